@@ -1,0 +1,3839 @@
+// Made from wrapper.h by build.rs (scripts/bindings); do not edit.
+
+pub const CU_IPC_HANDLE_SIZE: u32 = 64;
+pub const CU_MEMHOSTALLOC_PORTABLE: u32 = 1;
+pub const CU_MEMHOSTALLOC_DEVICEMAP: u32 = 2;
+pub const CU_MEMHOSTALLOC_WRITECOMBINED: u32 = 4;
+pub const CU_MEMHOSTREGISTER_PORTABLE: u32 = 1;
+pub const CU_MEMHOSTREGISTER_DEVICEMAP: u32 = 2;
+pub const CU_MEMHOSTREGISTER_IOMEMORY: u32 = 4;
+pub const CU_MEMHOSTREGISTER_READ_ONLY: u32 = 8;
+pub const CUDA_EXTERNAL_MEMORY_DEDICATED: u32 = 1;
+pub const CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS: u32 = 2;
+pub const CU_MEM_CREATE_USAGE_HW_DECOMPRESS: u32 = 2;
+/// A device's ordinal, as cuDeviceGet gives it.
+pub type CUdevice = ::core::ffi::c_int;
+/// An address in a device's view of memory.
+pub type CUdeviceptr = ::core::ffi::c_ulonglong;
+/// A 32-bit word for stream operations.
+pub type cuuint32_t = u32;
+/// A 64-bit word for stream operations and pool attributes.
+pub type cuuint64_t = u64;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUctx_st {
+    _unused: [u8; 0],
+}
+/// A context: a process's state on one device.
+pub type CUcontext = *mut CUctx_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUstream_st {
+    _unused: [u8; 0],
+}
+/// A stream: work done in order.
+pub type CUstream = *mut CUstream_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUevent_st {
+    _unused: [u8; 0],
+}
+/// An event: a point in a stream.
+pub type CUevent = *mut CUevent_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUmemPoolHandle_st {
+    _unused: [u8; 0],
+}
+/// A pool of memory, allocated in stream order.
+pub type CUmemoryPool = *mut CUmemPoolHandle_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUextMemory_st {
+    _unused: [u8; 0],
+}
+/// Memory that another API allocated.
+pub type CUexternalMemory = *mut CUextMemory_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUextSemaphore_st {
+    _unused: [u8; 0],
+}
+/// A semaphore that another API made.
+pub type CUexternalSemaphore = *mut CUextSemaphore_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUarray_st {
+    _unused: [u8; 0],
+}
+/// An array of texels; here only so that the copy descriptors have their size.
+pub type CUarray = *mut CUarray_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraph_st {
+    _unused: [u8; 0],
+}
+/// A graph of work.
+pub type CUgraph = *mut CUgraph_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphNode_st {
+    _unused: [u8; 0],
+}
+/// A node of a graph.
+pub type CUgraphNode = *mut CUgraphNode_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUmod_st {
+    _unused: [u8; 0],
+}
+/// Loaded device code.
+pub type CUmodule = *mut CUmod_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUfunc_st {
+    _unused: [u8; 0],
+}
+/// A kernel of a module.
+pub type CUfunction = *mut CUfunc_st;
+/// Physical memory made by cuMemCreate.
+pub type CUmemGenericAllocationHandle = ::core::ffi::c_ulonglong;
+/// A host function run in stream order.
+pub type CUhostFn = ::core::option::Option<
+    unsafe extern "C" fn(userData: *mut ::core::ffi::c_void),
+>;
+impl cudaError_enum {
+    /// The code's name, if this crate knows the code.
+    pub const fn name(self) -> Option<&'static str> {
+        Some(
+            match self {
+                Self::CUDA_SUCCESS => "CUDA_SUCCESS",
+                Self::CUDA_ERROR_INVALID_VALUE => "CUDA_ERROR_INVALID_VALUE",
+                Self::CUDA_ERROR_OUT_OF_MEMORY => "CUDA_ERROR_OUT_OF_MEMORY",
+                Self::CUDA_ERROR_NOT_INITIALIZED => "CUDA_ERROR_NOT_INITIALIZED",
+                Self::CUDA_ERROR_DEINITIALIZED => "CUDA_ERROR_DEINITIALIZED",
+                Self::CUDA_ERROR_PROFILER_DISABLED => "CUDA_ERROR_PROFILER_DISABLED",
+                Self::CUDA_ERROR_PROFILER_NOT_INITIALIZED => {
+                    "CUDA_ERROR_PROFILER_NOT_INITIALIZED"
+                }
+                Self::CUDA_ERROR_PROFILER_ALREADY_STARTED => {
+                    "CUDA_ERROR_PROFILER_ALREADY_STARTED"
+                }
+                Self::CUDA_ERROR_PROFILER_ALREADY_STOPPED => {
+                    "CUDA_ERROR_PROFILER_ALREADY_STOPPED"
+                }
+                Self::CUDA_ERROR_STUB_LIBRARY => "CUDA_ERROR_STUB_LIBRARY",
+                Self::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+                    "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER"
+                }
+                Self::CUDA_ERROR_DEVICE_UNAVAILABLE => "CUDA_ERROR_DEVICE_UNAVAILABLE",
+                Self::CUDA_ERROR_NO_DEVICE => "CUDA_ERROR_NO_DEVICE",
+                Self::CUDA_ERROR_INVALID_DEVICE => "CUDA_ERROR_INVALID_DEVICE",
+                Self::CUDA_ERROR_DEVICE_NOT_LICENSED => "CUDA_ERROR_DEVICE_NOT_LICENSED",
+                Self::CUDA_ERROR_INVALID_IMAGE => "CUDA_ERROR_INVALID_IMAGE",
+                Self::CUDA_ERROR_INVALID_CONTEXT => "CUDA_ERROR_INVALID_CONTEXT",
+                Self::CUDA_ERROR_CONTEXT_ALREADY_CURRENT => {
+                    "CUDA_ERROR_CONTEXT_ALREADY_CURRENT"
+                }
+                Self::CUDA_ERROR_MAP_FAILED => "CUDA_ERROR_MAP_FAILED",
+                Self::CUDA_ERROR_UNMAP_FAILED => "CUDA_ERROR_UNMAP_FAILED",
+                Self::CUDA_ERROR_ARRAY_IS_MAPPED => "CUDA_ERROR_ARRAY_IS_MAPPED",
+                Self::CUDA_ERROR_ALREADY_MAPPED => "CUDA_ERROR_ALREADY_MAPPED",
+                Self::CUDA_ERROR_NO_BINARY_FOR_GPU => "CUDA_ERROR_NO_BINARY_FOR_GPU",
+                Self::CUDA_ERROR_ALREADY_ACQUIRED => "CUDA_ERROR_ALREADY_ACQUIRED",
+                Self::CUDA_ERROR_NOT_MAPPED => "CUDA_ERROR_NOT_MAPPED",
+                Self::CUDA_ERROR_NOT_MAPPED_AS_ARRAY => "CUDA_ERROR_NOT_MAPPED_AS_ARRAY",
+                Self::CUDA_ERROR_NOT_MAPPED_AS_POINTER => {
+                    "CUDA_ERROR_NOT_MAPPED_AS_POINTER"
+                }
+                Self::CUDA_ERROR_ECC_UNCORRECTABLE => "CUDA_ERROR_ECC_UNCORRECTABLE",
+                Self::CUDA_ERROR_UNSUPPORTED_LIMIT => "CUDA_ERROR_UNSUPPORTED_LIMIT",
+                Self::CUDA_ERROR_CONTEXT_ALREADY_IN_USE => {
+                    "CUDA_ERROR_CONTEXT_ALREADY_IN_USE"
+                }
+                Self::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED => {
+                    "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+                }
+                Self::CUDA_ERROR_INVALID_PTX => "CUDA_ERROR_INVALID_PTX",
+                Self::CUDA_ERROR_INVALID_GRAPHICS_CONTEXT => {
+                    "CUDA_ERROR_INVALID_GRAPHICS_CONTEXT"
+                }
+                Self::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+                    "CUDA_ERROR_NVLINK_UNCORRECTABLE"
+                }
+                Self::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
+                    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND"
+                }
+                Self::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+                    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+                }
+                Self::CUDA_ERROR_JIT_COMPILATION_DISABLED => {
+                    "CUDA_ERROR_JIT_COMPILATION_DISABLED"
+                }
+                Self::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY => {
+                    "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY"
+                }
+                Self::CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC => {
+                    "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC"
+                }
+                Self::CUDA_ERROR_CONTAINED => "CUDA_ERROR_CONTAINED",
+                Self::CUDA_ERROR_INVALID_SOURCE => "CUDA_ERROR_INVALID_SOURCE",
+                Self::CUDA_ERROR_FILE_NOT_FOUND => "CUDA_ERROR_FILE_NOT_FOUND",
+                Self::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND => {
+                    "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND"
+                }
+                Self::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED => {
+                    "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED"
+                }
+                Self::CUDA_ERROR_OPERATING_SYSTEM => "CUDA_ERROR_OPERATING_SYSTEM",
+                Self::CUDA_ERROR_INVALID_HANDLE => "CUDA_ERROR_INVALID_HANDLE",
+                Self::CUDA_ERROR_ILLEGAL_STATE => "CUDA_ERROR_ILLEGAL_STATE",
+                Self::CUDA_ERROR_LOSSY_QUERY => "CUDA_ERROR_LOSSY_QUERY",
+                Self::CUDA_ERROR_NOT_FOUND => "CUDA_ERROR_NOT_FOUND",
+                Self::CUDA_ERROR_NOT_READY => "CUDA_ERROR_NOT_READY",
+                Self::CUDA_ERROR_ILLEGAL_ADDRESS => "CUDA_ERROR_ILLEGAL_ADDRESS",
+                Self::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
+                    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+                }
+                Self::CUDA_ERROR_LAUNCH_TIMEOUT => "CUDA_ERROR_LAUNCH_TIMEOUT",
+                Self::CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING => {
+                    "CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING"
+                }
+                Self::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {
+                    "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+                }
+                Self::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED => {
+                    "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED"
+                }
+                Self::CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE => {
+                    "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE"
+                }
+                Self::CUDA_ERROR_CONTEXT_IS_DESTROYED => {
+                    "CUDA_ERROR_CONTEXT_IS_DESTROYED"
+                }
+                Self::CUDA_ERROR_ASSERT => "CUDA_ERROR_ASSERT",
+                Self::CUDA_ERROR_TOO_MANY_PEERS => "CUDA_ERROR_TOO_MANY_PEERS",
+                Self::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
+                    "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
+                }
+                Self::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => {
+                    "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"
+                }
+                Self::CUDA_ERROR_HARDWARE_STACK_ERROR => {
+                    "CUDA_ERROR_HARDWARE_STACK_ERROR"
+                }
+                Self::CUDA_ERROR_ILLEGAL_INSTRUCTION => "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+                Self::CUDA_ERROR_MISALIGNED_ADDRESS => "CUDA_ERROR_MISALIGNED_ADDRESS",
+                Self::CUDA_ERROR_INVALID_ADDRESS_SPACE => {
+                    "CUDA_ERROR_INVALID_ADDRESS_SPACE"
+                }
+                Self::CUDA_ERROR_INVALID_PC => "CUDA_ERROR_INVALID_PC",
+                Self::CUDA_ERROR_LAUNCH_FAILED => "CUDA_ERROR_LAUNCH_FAILED",
+                Self::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => {
+                    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"
+                }
+                Self::CUDA_ERROR_TENSOR_MEMORY_LEAK => "CUDA_ERROR_TENSOR_MEMORY_LEAK",
+                Self::CUDA_ERROR_NOT_PERMITTED => "CUDA_ERROR_NOT_PERMITTED",
+                Self::CUDA_ERROR_NOT_SUPPORTED => "CUDA_ERROR_NOT_SUPPORTED",
+                Self::CUDA_ERROR_SYSTEM_NOT_READY => "CUDA_ERROR_SYSTEM_NOT_READY",
+                Self::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+                    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+                }
+                Self::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => {
+                    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"
+                }
+                Self::CUDA_ERROR_MPS_CONNECTION_FAILED => {
+                    "CUDA_ERROR_MPS_CONNECTION_FAILED"
+                }
+                Self::CUDA_ERROR_MPS_RPC_FAILURE => "CUDA_ERROR_MPS_RPC_FAILURE",
+                Self::CUDA_ERROR_MPS_SERVER_NOT_READY => {
+                    "CUDA_ERROR_MPS_SERVER_NOT_READY"
+                }
+                Self::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED => {
+                    "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED"
+                }
+                Self::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED => {
+                    "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED"
+                }
+                Self::CUDA_ERROR_MPS_CLIENT_TERMINATED => {
+                    "CUDA_ERROR_MPS_CLIENT_TERMINATED"
+                }
+                Self::CUDA_ERROR_CDP_NOT_SUPPORTED => "CUDA_ERROR_CDP_NOT_SUPPORTED",
+                Self::CUDA_ERROR_CDP_VERSION_MISMATCH => {
+                    "CUDA_ERROR_CDP_VERSION_MISMATCH"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => {
+                    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => {
+                    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_MERGE => {
+                    "CUDA_ERROR_STREAM_CAPTURE_MERGE"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED => {
+                    "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => {
+                    "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_ISOLATION => {
+                    "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
+                }
+                Self::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => {
+                    "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
+                }
+                Self::CUDA_ERROR_CAPTURED_EVENT => "CUDA_ERROR_CAPTURED_EVENT",
+                Self::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => {
+                    "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"
+                }
+                Self::CUDA_ERROR_TIMEOUT => "CUDA_ERROR_TIMEOUT",
+                Self::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
+                    "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"
+                }
+                Self::CUDA_ERROR_EXTERNAL_DEVICE => "CUDA_ERROR_EXTERNAL_DEVICE",
+                Self::CUDA_ERROR_INVALID_CLUSTER_SIZE => {
+                    "CUDA_ERROR_INVALID_CLUSTER_SIZE"
+                }
+                Self::CUDA_ERROR_FUNCTION_NOT_LOADED => "CUDA_ERROR_FUNCTION_NOT_LOADED",
+                Self::CUDA_ERROR_INVALID_RESOURCE_TYPE => {
+                    "CUDA_ERROR_INVALID_RESOURCE_TYPE"
+                }
+                Self::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION => {
+                    "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION"
+                }
+                Self::CUDA_ERROR_KEY_ROTATION => "CUDA_ERROR_KEY_ROTATION",
+                Self::CUDA_ERROR_UNKNOWN => "CUDA_ERROR_UNKNOWN",
+                _ => return None,
+            },
+        )
+    }
+}
+impl cudaError_enum {
+    pub const CUDA_SUCCESS: cudaError_enum = cudaError_enum(0);
+    pub const CUDA_ERROR_INVALID_VALUE: cudaError_enum = cudaError_enum(1);
+    pub const CUDA_ERROR_OUT_OF_MEMORY: cudaError_enum = cudaError_enum(2);
+    pub const CUDA_ERROR_NOT_INITIALIZED: cudaError_enum = cudaError_enum(3);
+    pub const CUDA_ERROR_DEINITIALIZED: cudaError_enum = cudaError_enum(4);
+    pub const CUDA_ERROR_PROFILER_DISABLED: cudaError_enum = cudaError_enum(5);
+    pub const CUDA_ERROR_PROFILER_NOT_INITIALIZED: cudaError_enum = cudaError_enum(6);
+    pub const CUDA_ERROR_PROFILER_ALREADY_STARTED: cudaError_enum = cudaError_enum(7);
+    pub const CUDA_ERROR_PROFILER_ALREADY_STOPPED: cudaError_enum = cudaError_enum(8);
+    pub const CUDA_ERROR_STUB_LIBRARY: cudaError_enum = cudaError_enum(34);
+    pub const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: cudaError_enum = cudaError_enum(36);
+    pub const CUDA_ERROR_DEVICE_UNAVAILABLE: cudaError_enum = cudaError_enum(46);
+    pub const CUDA_ERROR_NO_DEVICE: cudaError_enum = cudaError_enum(100);
+    pub const CUDA_ERROR_INVALID_DEVICE: cudaError_enum = cudaError_enum(101);
+    pub const CUDA_ERROR_DEVICE_NOT_LICENSED: cudaError_enum = cudaError_enum(102);
+    pub const CUDA_ERROR_INVALID_IMAGE: cudaError_enum = cudaError_enum(200);
+    pub const CUDA_ERROR_INVALID_CONTEXT: cudaError_enum = cudaError_enum(201);
+    pub const CUDA_ERROR_CONTEXT_ALREADY_CURRENT: cudaError_enum = cudaError_enum(202);
+    pub const CUDA_ERROR_MAP_FAILED: cudaError_enum = cudaError_enum(205);
+    pub const CUDA_ERROR_UNMAP_FAILED: cudaError_enum = cudaError_enum(206);
+    pub const CUDA_ERROR_ARRAY_IS_MAPPED: cudaError_enum = cudaError_enum(207);
+    pub const CUDA_ERROR_ALREADY_MAPPED: cudaError_enum = cudaError_enum(208);
+    pub const CUDA_ERROR_NO_BINARY_FOR_GPU: cudaError_enum = cudaError_enum(209);
+    pub const CUDA_ERROR_ALREADY_ACQUIRED: cudaError_enum = cudaError_enum(210);
+    pub const CUDA_ERROR_NOT_MAPPED: cudaError_enum = cudaError_enum(211);
+    pub const CUDA_ERROR_NOT_MAPPED_AS_ARRAY: cudaError_enum = cudaError_enum(212);
+    pub const CUDA_ERROR_NOT_MAPPED_AS_POINTER: cudaError_enum = cudaError_enum(213);
+    pub const CUDA_ERROR_ECC_UNCORRECTABLE: cudaError_enum = cudaError_enum(214);
+    pub const CUDA_ERROR_UNSUPPORTED_LIMIT: cudaError_enum = cudaError_enum(215);
+    pub const CUDA_ERROR_CONTEXT_ALREADY_IN_USE: cudaError_enum = cudaError_enum(216);
+    pub const CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: cudaError_enum = cudaError_enum(217);
+    pub const CUDA_ERROR_INVALID_PTX: cudaError_enum = cudaError_enum(218);
+    pub const CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: cudaError_enum = cudaError_enum(219);
+    pub const CUDA_ERROR_NVLINK_UNCORRECTABLE: cudaError_enum = cudaError_enum(220);
+    pub const CUDA_ERROR_JIT_COMPILER_NOT_FOUND: cudaError_enum = cudaError_enum(221);
+    pub const CUDA_ERROR_UNSUPPORTED_PTX_VERSION: cudaError_enum = cudaError_enum(222);
+    pub const CUDA_ERROR_JIT_COMPILATION_DISABLED: cudaError_enum = cudaError_enum(223);
+    pub const CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: cudaError_enum = cudaError_enum(224);
+    pub const CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: cudaError_enum = cudaError_enum(225);
+    pub const CUDA_ERROR_CONTAINED: cudaError_enum = cudaError_enum(226);
+    pub const CUDA_ERROR_INVALID_SOURCE: cudaError_enum = cudaError_enum(300);
+    pub const CUDA_ERROR_FILE_NOT_FOUND: cudaError_enum = cudaError_enum(301);
+    pub const CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: cudaError_enum = cudaError_enum(
+        302,
+    );
+    pub const CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: cudaError_enum = cudaError_enum(303);
+    pub const CUDA_ERROR_OPERATING_SYSTEM: cudaError_enum = cudaError_enum(304);
+    pub const CUDA_ERROR_INVALID_HANDLE: cudaError_enum = cudaError_enum(400);
+    pub const CUDA_ERROR_ILLEGAL_STATE: cudaError_enum = cudaError_enum(401);
+    pub const CUDA_ERROR_LOSSY_QUERY: cudaError_enum = cudaError_enum(402);
+    pub const CUDA_ERROR_NOT_FOUND: cudaError_enum = cudaError_enum(500);
+    pub const CUDA_ERROR_NOT_READY: cudaError_enum = cudaError_enum(600);
+    pub const CUDA_ERROR_ILLEGAL_ADDRESS: cudaError_enum = cudaError_enum(700);
+    pub const CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: cudaError_enum = cudaError_enum(701);
+    pub const CUDA_ERROR_LAUNCH_TIMEOUT: cudaError_enum = cudaError_enum(702);
+    pub const CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: cudaError_enum = cudaError_enum(
+        703,
+    );
+    pub const CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: cudaError_enum = cudaError_enum(
+        704,
+    );
+    pub const CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: cudaError_enum = cudaError_enum(705);
+    pub const CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cudaError_enum = cudaError_enum(708);
+    pub const CUDA_ERROR_CONTEXT_IS_DESTROYED: cudaError_enum = cudaError_enum(709);
+    pub const CUDA_ERROR_ASSERT: cudaError_enum = cudaError_enum(710);
+    pub const CUDA_ERROR_TOO_MANY_PEERS: cudaError_enum = cudaError_enum(711);
+    pub const CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: cudaError_enum = cudaError_enum(
+        712,
+    );
+    pub const CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: cudaError_enum = cudaError_enum(
+        713,
+    );
+    pub const CUDA_ERROR_HARDWARE_STACK_ERROR: cudaError_enum = cudaError_enum(714);
+    pub const CUDA_ERROR_ILLEGAL_INSTRUCTION: cudaError_enum = cudaError_enum(715);
+    pub const CUDA_ERROR_MISALIGNED_ADDRESS: cudaError_enum = cudaError_enum(716);
+    pub const CUDA_ERROR_INVALID_ADDRESS_SPACE: cudaError_enum = cudaError_enum(717);
+    pub const CUDA_ERROR_INVALID_PC: cudaError_enum = cudaError_enum(718);
+    pub const CUDA_ERROR_LAUNCH_FAILED: cudaError_enum = cudaError_enum(719);
+    pub const CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: cudaError_enum = cudaError_enum(
+        720,
+    );
+    pub const CUDA_ERROR_TENSOR_MEMORY_LEAK: cudaError_enum = cudaError_enum(721);
+    pub const CUDA_ERROR_NOT_PERMITTED: cudaError_enum = cudaError_enum(800);
+    pub const CUDA_ERROR_NOT_SUPPORTED: cudaError_enum = cudaError_enum(801);
+    pub const CUDA_ERROR_SYSTEM_NOT_READY: cudaError_enum = cudaError_enum(802);
+    pub const CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: cudaError_enum = cudaError_enum(803);
+    pub const CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: cudaError_enum = cudaError_enum(
+        804,
+    );
+    pub const CUDA_ERROR_MPS_CONNECTION_FAILED: cudaError_enum = cudaError_enum(805);
+    pub const CUDA_ERROR_MPS_RPC_FAILURE: cudaError_enum = cudaError_enum(806);
+    pub const CUDA_ERROR_MPS_SERVER_NOT_READY: cudaError_enum = cudaError_enum(807);
+    pub const CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: cudaError_enum = cudaError_enum(808);
+    pub const CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: cudaError_enum = cudaError_enum(
+        809,
+    );
+    pub const CUDA_ERROR_MPS_CLIENT_TERMINATED: cudaError_enum = cudaError_enum(810);
+    pub const CUDA_ERROR_CDP_NOT_SUPPORTED: cudaError_enum = cudaError_enum(811);
+    pub const CUDA_ERROR_CDP_VERSION_MISMATCH: cudaError_enum = cudaError_enum(812);
+    pub const CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: cudaError_enum = cudaError_enum(
+        900,
+    );
+    pub const CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: cudaError_enum = cudaError_enum(
+        901,
+    );
+    pub const CUDA_ERROR_STREAM_CAPTURE_MERGE: cudaError_enum = cudaError_enum(902);
+    pub const CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: cudaError_enum = cudaError_enum(903);
+    pub const CUDA_ERROR_STREAM_CAPTURE_UNJOINED: cudaError_enum = cudaError_enum(904);
+    pub const CUDA_ERROR_STREAM_CAPTURE_ISOLATION: cudaError_enum = cudaError_enum(905);
+    pub const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: cudaError_enum = cudaError_enum(906);
+    pub const CUDA_ERROR_CAPTURED_EVENT: cudaError_enum = cudaError_enum(907);
+    pub const CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: cudaError_enum = cudaError_enum(
+        908,
+    );
+    pub const CUDA_ERROR_TIMEOUT: cudaError_enum = cudaError_enum(909);
+    pub const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: cudaError_enum = cudaError_enum(910);
+    pub const CUDA_ERROR_EXTERNAL_DEVICE: cudaError_enum = cudaError_enum(911);
+    pub const CUDA_ERROR_INVALID_CLUSTER_SIZE: cudaError_enum = cudaError_enum(912);
+    pub const CUDA_ERROR_FUNCTION_NOT_LOADED: cudaError_enum = cudaError_enum(913);
+    pub const CUDA_ERROR_INVALID_RESOURCE_TYPE: cudaError_enum = cudaError_enum(914);
+    pub const CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: cudaError_enum = cudaError_enum(
+        915,
+    );
+    pub const CUDA_ERROR_KEY_ROTATION: cudaError_enum = cudaError_enum(916);
+    pub const CUDA_ERROR_UNKNOWN: cudaError_enum = cudaError_enum(999);
+}
+#[repr(transparent)]
+/// What every driver function returns.
+#[must_use]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct cudaError_enum(pub ::core::ffi::c_uint);
+/// What every driver function returns.
+pub use self::cudaError_enum as CUresult;
+impl CUdevice_attribute_enum {
+    pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        1,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        2,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        3,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        4,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        5,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        6,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        7,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        8,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        8,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        9,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_WARP_SIZE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        10,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_PITCH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        11,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        12,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        12,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CLOCK_RATE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        13,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_OVERLAP: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        15,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        16,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        17,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_INTEGRATED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        18,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        19,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        20,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        31,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_ECC_ENABLED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        32,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        33,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        34,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_TCC_DRIVER: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        35,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        36,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        37,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        38,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        39,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        40,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        41,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        44,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        50,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        75,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        76,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        78,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        79,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        80,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        81,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        82,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        83,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        84,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        85,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        86,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        87,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        88,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        89,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        90,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        91,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        92,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        93,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        94,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        95,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        96,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        97,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        98,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        99,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        100,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        101,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        102,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        102,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        103,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        104,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        105,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        106,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        107,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        108,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        109,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        110,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        111,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        112,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        113,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        114,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        115,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        116,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        117,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        118,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        119,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        120,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        121,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        122,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        123,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        124,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        125,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        126,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        127,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        128,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        129,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_NUMA_CONFIG: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        130,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_NUMA_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        131,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        132,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MPS_ENABLED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        133,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        134,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        135,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        136,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        138,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        139,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        140,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        141,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        142,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        143,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        144,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        145,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        146,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        147,
+    );
+}
+#[repr(transparent)]
+/// What cuDeviceGetAttribute can be asked.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUdevice_attribute_enum(pub ::core::ffi::c_uint);
+/// What cuDeviceGetAttribute can be asked.
+pub use self::CUdevice_attribute_enum as CUdevice_attribute;
+impl CUdevice_P2PAttribute_enum {
+    pub const CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        1,
+    );
+    pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        2,
+    );
+    pub const CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        3,
+    );
+    pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        4,
+    );
+    pub const CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        4,
+    );
+    pub const CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED: CUdevice_P2PAttribute_enum = CUdevice_P2PAttribute_enum(
+        5,
+    );
+}
+#[repr(transparent)]
+/// What cuDeviceGetP2PAttribute can be asked of a pair of devices.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUdevice_P2PAttribute_enum(pub ::core::ffi::c_uint);
+/// What cuDeviceGetP2PAttribute can be asked of a pair of devices.
+pub use self::CUdevice_P2PAttribute_enum as CUdevice_P2PAttribute;
+impl CUctx_flags_enum {
+    pub const CU_CTX_SCHED_AUTO: CUctx_flags_enum = CUctx_flags_enum(0);
+    pub const CU_CTX_SCHED_SPIN: CUctx_flags_enum = CUctx_flags_enum(1);
+    pub const CU_CTX_SCHED_YIELD: CUctx_flags_enum = CUctx_flags_enum(2);
+    pub const CU_CTX_SCHED_BLOCKING_SYNC: CUctx_flags_enum = CUctx_flags_enum(4);
+    pub const CU_CTX_BLOCKING_SYNC: CUctx_flags_enum = CUctx_flags_enum(4);
+    pub const CU_CTX_SCHED_MASK: CUctx_flags_enum = CUctx_flags_enum(7);
+    pub const CU_CTX_MAP_HOST: CUctx_flags_enum = CUctx_flags_enum(8);
+    pub const CU_CTX_LMEM_RESIZE_TO_MAX: CUctx_flags_enum = CUctx_flags_enum(16);
+    pub const CU_CTX_COREDUMP_ENABLE: CUctx_flags_enum = CUctx_flags_enum(32);
+    pub const CU_CTX_USER_COREDUMP_ENABLE: CUctx_flags_enum = CUctx_flags_enum(64);
+    pub const CU_CTX_SYNC_MEMOPS: CUctx_flags_enum = CUctx_flags_enum(128);
+    pub const CU_CTX_FLAGS_MASK: CUctx_flags_enum = CUctx_flags_enum(255);
+}
+impl ::core::ops::BitOr<CUctx_flags_enum> for CUctx_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUctx_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUctx_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUctx_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUctx_flags_enum> for CUctx_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUctx_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUctx_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUctx_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of a context.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUctx_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of a context.
+pub use self::CUctx_flags_enum as CUctx_flags;
+impl CUstream_flags_enum {
+    pub const CU_STREAM_DEFAULT: CUstream_flags_enum = CUstream_flags_enum(0);
+    pub const CU_STREAM_NON_BLOCKING: CUstream_flags_enum = CUstream_flags_enum(1);
+}
+impl ::core::ops::BitOr<CUstream_flags_enum> for CUstream_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUstream_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUstream_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUstream_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUstream_flags_enum> for CUstream_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUstream_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUstream_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUstream_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of a stream.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstream_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of a stream.
+pub use self::CUstream_flags_enum as CUstream_flags;
+impl CUevent_flags_enum {
+    pub const CU_EVENT_DEFAULT: CUevent_flags_enum = CUevent_flags_enum(0);
+    pub const CU_EVENT_BLOCKING_SYNC: CUevent_flags_enum = CUevent_flags_enum(1);
+    pub const CU_EVENT_DISABLE_TIMING: CUevent_flags_enum = CUevent_flags_enum(2);
+    pub const CU_EVENT_INTERPROCESS: CUevent_flags_enum = CUevent_flags_enum(4);
+}
+impl ::core::ops::BitOr<CUevent_flags_enum> for CUevent_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUevent_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUevent_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUevent_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUevent_flags_enum> for CUevent_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUevent_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUevent_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUevent_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of an event.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUevent_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of an event.
+pub use self::CUevent_flags_enum as CUevent_flags;
+impl CUevent_record_flags_enum {
+    pub const CU_EVENT_RECORD_DEFAULT: CUevent_record_flags_enum = CUevent_record_flags_enum(
+        0,
+    );
+    pub const CU_EVENT_RECORD_EXTERNAL: CUevent_record_flags_enum = CUevent_record_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUevent_record_flags_enum> for CUevent_record_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUevent_record_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUevent_record_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUevent_record_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUevent_record_flags_enum> for CUevent_record_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUevent_record_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUevent_record_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUevent_record_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of cuEventRecordWithFlags.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUevent_record_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of cuEventRecordWithFlags.
+pub use self::CUevent_record_flags_enum as CUevent_record_flags;
+impl CUevent_wait_flags_enum {
+    pub const CU_EVENT_WAIT_DEFAULT: CUevent_wait_flags_enum = CUevent_wait_flags_enum(
+        0,
+    );
+    pub const CU_EVENT_WAIT_EXTERNAL: CUevent_wait_flags_enum = CUevent_wait_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUevent_wait_flags_enum> for CUevent_wait_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUevent_wait_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUevent_wait_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUevent_wait_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUevent_wait_flags_enum> for CUevent_wait_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUevent_wait_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUevent_wait_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUevent_wait_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of cuStreamWaitEvent.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUevent_wait_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of cuStreamWaitEvent.
+pub use self::CUevent_wait_flags_enum as CUevent_wait_flags;
+impl CUstreamWaitValue_flags_enum {
+    pub const CU_STREAM_WAIT_VALUE_GEQ: CUstreamWaitValue_flags_enum = CUstreamWaitValue_flags_enum(
+        0,
+    );
+    pub const CU_STREAM_WAIT_VALUE_EQ: CUstreamWaitValue_flags_enum = CUstreamWaitValue_flags_enum(
+        1,
+    );
+    pub const CU_STREAM_WAIT_VALUE_AND: CUstreamWaitValue_flags_enum = CUstreamWaitValue_flags_enum(
+        2,
+    );
+    pub const CU_STREAM_WAIT_VALUE_NOR: CUstreamWaitValue_flags_enum = CUstreamWaitValue_flags_enum(
+        3,
+    );
+    pub const CU_STREAM_WAIT_VALUE_FLUSH: CUstreamWaitValue_flags_enum = CUstreamWaitValue_flags_enum(
+        1073741824,
+    );
+}
+impl ::core::ops::BitOr<CUstreamWaitValue_flags_enum> for CUstreamWaitValue_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUstreamWaitValue_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUstreamWaitValue_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUstreamWaitValue_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUstreamWaitValue_flags_enum> for CUstreamWaitValue_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUstreamWaitValue_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUstreamWaitValue_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUstreamWaitValue_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// How a stream compares the word that it waits for.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamWaitValue_flags_enum(pub ::core::ffi::c_uint);
+/// How a stream compares the word that it waits for.
+pub use self::CUstreamWaitValue_flags_enum as CUstreamWaitValue_flags;
+impl CUstreamWriteValue_flags_enum {
+    pub const CU_STREAM_WRITE_VALUE_DEFAULT: CUstreamWriteValue_flags_enum = CUstreamWriteValue_flags_enum(
+        0,
+    );
+    pub const CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER: CUstreamWriteValue_flags_enum = CUstreamWriteValue_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUstreamWriteValue_flags_enum>
+for CUstreamWriteValue_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUstreamWriteValue_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUstreamWriteValue_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUstreamWriteValue_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUstreamWriteValue_flags_enum>
+for CUstreamWriteValue_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUstreamWriteValue_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUstreamWriteValue_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUstreamWriteValue_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of a word written by a stream.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamWriteValue_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of a word written by a stream.
+pub use self::CUstreamWriteValue_flags_enum as CUstreamWriteValue_flags;
+impl CUstreamCaptureStatus_enum {
+    pub const CU_STREAM_CAPTURE_STATUS_NONE: CUstreamCaptureStatus_enum = CUstreamCaptureStatus_enum(
+        0,
+    );
+    pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: CUstreamCaptureStatus_enum = CUstreamCaptureStatus_enum(
+        1,
+    );
+    pub const CU_STREAM_CAPTURE_STATUS_INVALIDATED: CUstreamCaptureStatus_enum = CUstreamCaptureStatus_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// Whether a stream records into a graph.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamCaptureStatus_enum(pub ::core::ffi::c_uint);
+/// Whether a stream records into a graph.
+pub use self::CUstreamCaptureStatus_enum as CUstreamCaptureStatus;
+impl CUstreamCaptureMode_enum {
+    pub const CU_STREAM_CAPTURE_MODE_GLOBAL: CUstreamCaptureMode_enum = CUstreamCaptureMode_enum(
+        0,
+    );
+    pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: CUstreamCaptureMode_enum = CUstreamCaptureMode_enum(
+        1,
+    );
+    pub const CU_STREAM_CAPTURE_MODE_RELAXED: CUstreamCaptureMode_enum = CUstreamCaptureMode_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// Which calls a capture forbids to which threads.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamCaptureMode_enum(pub ::core::ffi::c_uint);
+/// Which calls a capture forbids to which threads.
+pub use self::CUstreamCaptureMode_enum as CUstreamCaptureMode;
+impl CUmemorytype_enum {
+    pub const CU_MEMORYTYPE_HOST: CUmemorytype_enum = CUmemorytype_enum(1);
+    pub const CU_MEMORYTYPE_DEVICE: CUmemorytype_enum = CUmemorytype_enum(2);
+    pub const CU_MEMORYTYPE_ARRAY: CUmemorytype_enum = CUmemorytype_enum(3);
+    pub const CU_MEMORYTYPE_UNIFIED: CUmemorytype_enum = CUmemorytype_enum(4);
+}
+#[repr(transparent)]
+/// The kind of memory that an address belongs to.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemorytype_enum(pub ::core::ffi::c_uint);
+/// The kind of memory that an address belongs to.
+pub use self::CUmemorytype_enum as CUmemorytype;
+impl CUmemAttach_flags_enum {
+    pub const CU_MEM_ATTACH_GLOBAL: CUmemAttach_flags_enum = CUmemAttach_flags_enum(1);
+    pub const CU_MEM_ATTACH_HOST: CUmemAttach_flags_enum = CUmemAttach_flags_enum(2);
+    pub const CU_MEM_ATTACH_SINGLE: CUmemAttach_flags_enum = CUmemAttach_flags_enum(4);
+}
+impl ::core::ops::BitOr<CUmemAttach_flags_enum> for CUmemAttach_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUmemAttach_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUmemAttach_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUmemAttach_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUmemAttach_flags_enum> for CUmemAttach_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUmemAttach_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUmemAttach_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUmemAttach_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Who may touch managed memory.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAttach_flags_enum(pub ::core::ffi::c_uint);
+/// Who may touch managed memory.
+pub use self::CUmemAttach_flags_enum as CUmemAttach_flags;
+impl CUmem_advise_enum {
+    pub const CU_MEM_ADVISE_SET_READ_MOSTLY: CUmem_advise_enum = CUmem_advise_enum(1);
+    pub const CU_MEM_ADVISE_UNSET_READ_MOSTLY: CUmem_advise_enum = CUmem_advise_enum(2);
+    pub const CU_MEM_ADVISE_SET_PREFERRED_LOCATION: CUmem_advise_enum = CUmem_advise_enum(
+        3,
+    );
+    pub const CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: CUmem_advise_enum = CUmem_advise_enum(
+        4,
+    );
+    pub const CU_MEM_ADVISE_SET_ACCESSED_BY: CUmem_advise_enum = CUmem_advise_enum(5);
+    pub const CU_MEM_ADVISE_UNSET_ACCESSED_BY: CUmem_advise_enum = CUmem_advise_enum(6);
+}
+#[repr(transparent)]
+/// Advice for managed memory.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmem_advise_enum(pub ::core::ffi::c_uint);
+/// Advice for managed memory.
+pub use self::CUmem_advise_enum as CUmem_advise;
+impl CUmem_range_attribute_enum {
+    pub const CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        1,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        2,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        3,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        4,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        5,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        6,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        7,
+    );
+    pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: CUmem_range_attribute_enum = CUmem_range_attribute_enum(
+        8,
+    );
+}
+#[repr(transparent)]
+/// What cuMemRangeGetAttribute can be asked.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmem_range_attribute_enum(pub ::core::ffi::c_uint);
+/// What cuMemRangeGetAttribute can be asked.
+pub use self::CUmem_range_attribute_enum as CUmem_range_attribute;
+impl CUpointer_attribute_enum {
+    pub const CU_POINTER_ATTRIBUTE_CONTEXT: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        1,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MEMORY_TYPE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        2,
+    );
+    pub const CU_POINTER_ATTRIBUTE_DEVICE_POINTER: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        3,
+    );
+    pub const CU_POINTER_ATTRIBUTE_HOST_POINTER: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        4,
+    );
+    pub const CU_POINTER_ATTRIBUTE_P2P_TOKENS: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        5,
+    );
+    pub const CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        6,
+    );
+    pub const CU_POINTER_ATTRIBUTE_BUFFER_ID: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        7,
+    );
+    pub const CU_POINTER_ATTRIBUTE_IS_MANAGED: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        8,
+    );
+    pub const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        9,
+    );
+    pub const CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        10,
+    );
+    pub const CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        11,
+    );
+    pub const CU_POINTER_ATTRIBUTE_RANGE_SIZE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        12,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MAPPED: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        13,
+    );
+    pub const CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        14,
+    );
+    pub const CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        15,
+    );
+    pub const CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        16,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        17,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MAPPING_SIZE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        18,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        19,
+    );
+    pub const CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        20,
+    );
+    pub const CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: CUpointer_attribute_enum = CUpointer_attribute_enum(
+        21,
+    );
+}
+#[repr(transparent)]
+/// What cuPointerGetAttribute can be asked.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUpointer_attribute_enum(pub ::core::ffi::c_uint);
+/// What cuPointerGetAttribute can be asked.
+pub use self::CUpointer_attribute_enum as CUpointer_attribute;
+impl CUmemLocationType_enum {
+    pub const CU_MEM_LOCATION_TYPE_INVALID: CUmemLocationType_enum = CUmemLocationType_enum(
+        0,
+    );
+    pub const CU_MEM_LOCATION_TYPE_NONE: CUmemLocationType_enum = CUmemLocationType_enum(
+        0,
+    );
+    pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType_enum = CUmemLocationType_enum(
+        1,
+    );
+    pub const CU_MEM_LOCATION_TYPE_HOST: CUmemLocationType_enum = CUmemLocationType_enum(
+        2,
+    );
+    pub const CU_MEM_LOCATION_TYPE_HOST_NUMA: CUmemLocationType_enum = CUmemLocationType_enum(
+        3,
+    );
+    pub const CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: CUmemLocationType_enum = CUmemLocationType_enum(
+        4,
+    );
+}
+#[repr(transparent)]
+/// The kind of place where memory lives.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemLocationType_enum(pub ::core::ffi::c_uint);
+/// The kind of place where memory lives.
+pub use self::CUmemLocationType_enum as CUmemLocationType;
+impl CUmemAllocationType_enum {
+    pub const CU_MEM_ALLOCATION_TYPE_INVALID: CUmemAllocationType_enum = CUmemAllocationType_enum(
+        0,
+    );
+    pub const CU_MEM_ALLOCATION_TYPE_PINNED: CUmemAllocationType_enum = CUmemAllocationType_enum(
+        1,
+    );
+    pub const CU_MEM_ALLOCATION_TYPE_MANAGED: CUmemAllocationType_enum = CUmemAllocationType_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// The kind of an allocation of a pool or of virtual memory.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationType_enum(pub ::core::ffi::c_uint);
+/// The kind of an allocation of a pool or of virtual memory.
+pub use self::CUmemAllocationType_enum as CUmemAllocationType;
+impl CUmemAllocationHandleType_enum {
+    pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        0,
+    );
+    pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        1,
+    );
+    pub const CU_MEM_HANDLE_TYPE_WIN32: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        2,
+    );
+    pub const CU_MEM_HANDLE_TYPE_WIN32_KMT: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        4,
+    );
+    pub const CU_MEM_HANDLE_TYPE_FABRIC: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        8,
+    );
+}
+impl ::core::ops::BitOr<CUmemAllocationHandleType_enum>
+for CUmemAllocationHandleType_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUmemAllocationHandleType_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUmemAllocationHandleType_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUmemAllocationHandleType_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUmemAllocationHandleType_enum>
+for CUmemAllocationHandleType_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUmemAllocationHandleType_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUmemAllocationHandleType_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUmemAllocationHandleType_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// The kind of handle by which memory is shared; a set of bits.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationHandleType_enum(pub ::core::ffi::c_uint);
+/// The kind of handle by which memory is shared; a set of bits.
+pub use self::CUmemAllocationHandleType_enum as CUmemAllocationHandleType;
+impl CUmemAllocationCompType_enum {
+    pub const CU_MEM_ALLOCATION_COMP_NONE: CUmemAllocationCompType_enum = CUmemAllocationCompType_enum(
+        0,
+    );
+    pub const CU_MEM_ALLOCATION_COMP_GENERIC: CUmemAllocationCompType_enum = CUmemAllocationCompType_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// Compression of an allocation.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationCompType_enum(pub ::core::ffi::c_uint);
+/// Compression of an allocation.
+pub use self::CUmemAllocationCompType_enum as CUmemAllocationCompType;
+impl CUmemAccess_flags_enum {
+    pub const CU_MEM_ACCESS_FLAGS_PROT_NONE: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        0,
+    );
+    pub const CU_MEM_ACCESS_FLAGS_PROT_READ: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        1,
+    );
+    pub const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        3,
+    );
+}
+impl ::core::ops::BitOr<CUmemAccess_flags_enum> for CUmemAccess_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUmemAccess_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUmemAccess_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUmemAccess_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUmemAccess_flags_enum> for CUmemAccess_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUmemAccess_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUmemAccess_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUmemAccess_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// What a place may do with memory.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAccess_flags_enum(pub ::core::ffi::c_uint);
+/// What a place may do with memory.
+pub use self::CUmemAccess_flags_enum as CUmemAccess_flags;
+impl CUmemAllocationGranularity_flags_enum {
+    pub const CU_MEM_ALLOC_GRANULARITY_MINIMUM: CUmemAllocationGranularity_flags_enum = CUmemAllocationGranularity_flags_enum(
+        0,
+    );
+    pub const CU_MEM_ALLOC_GRANULARITY_RECOMMENDED: CUmemAllocationGranularity_flags_enum = CUmemAllocationGranularity_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUmemAllocationGranularity_flags_enum>
+for CUmemAllocationGranularity_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUmemAllocationGranularity_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUmemAllocationGranularity_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUmemAllocationGranularity_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUmemAllocationGranularity_flags_enum>
+for CUmemAllocationGranularity_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUmemAllocationGranularity_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUmemAllocationGranularity_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUmemAllocationGranularity_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Which granularity is asked for.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationGranularity_flags_enum(pub ::core::ffi::c_uint);
+/// Which granularity is asked for.
+pub use self::CUmemAllocationGranularity_flags_enum as CUmemAllocationGranularity_flags;
+impl CUmemRangeHandleType_enum {
+    pub const CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD: CUmemRangeHandleType_enum = CUmemRangeHandleType_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// The kind of handle for an address range.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemRangeHandleType_enum(pub ::core::ffi::c_uint);
+/// The kind of handle for an address range.
+pub use self::CUmemRangeHandleType_enum as CUmemRangeHandleType;
+impl CUmemPool_attribute_enum {
+    pub const CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        1,
+    );
+    pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        2,
+    );
+    pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        3,
+    );
+    pub const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        4,
+    );
+    pub const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        5,
+    );
+    pub const CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        6,
+    );
+    pub const CU_MEMPOOL_ATTR_USED_MEM_CURRENT: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        7,
+    );
+    pub const CU_MEMPOOL_ATTR_USED_MEM_HIGH: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        8,
+    );
+}
+#[repr(transparent)]
+/// Attributes of a memory pool; sizes in bytes.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemPool_attribute_enum(pub ::core::ffi::c_uint);
+/// Attributes of a memory pool; sizes in bytes.
+pub use self::CUmemPool_attribute_enum as CUmemPool_attribute;
+impl CUgraphMem_attribute_enum {
+    pub const CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: CUgraphMem_attribute_enum = CUgraphMem_attribute_enum(
+        0,
+    );
+    pub const CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: CUgraphMem_attribute_enum = CUgraphMem_attribute_enum(
+        1,
+    );
+    pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: CUgraphMem_attribute_enum = CUgraphMem_attribute_enum(
+        2,
+    );
+    pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: CUgraphMem_attribute_enum = CUgraphMem_attribute_enum(
+        3,
+    );
+}
+#[repr(transparent)]
+/// Attributes of the memory that graphs hold; sizes in bytes.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphMem_attribute_enum(pub ::core::ffi::c_uint);
+/// Attributes of the memory that graphs hold; sizes in bytes.
+pub use self::CUgraphMem_attribute_enum as CUgraphMem_attribute;
+impl CUmemcpyFlags_enum {
+    pub const CU_MEMCPY_FLAG_DEFAULT: CUmemcpyFlags_enum = CUmemcpyFlags_enum(0);
+    pub const CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: CUmemcpyFlags_enum = CUmemcpyFlags_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// Flags of one copy of a batch.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemcpyFlags_enum(pub ::core::ffi::c_uint);
+/// Flags of one copy of a batch.
+pub use self::CUmemcpyFlags_enum as CUmemcpyFlags;
+impl CUmemcpySrcAccessOrder_enum {
+    pub const CU_MEMCPY_SRC_ACCESS_ORDER_INVALID: CUmemcpySrcAccessOrder_enum = CUmemcpySrcAccessOrder_enum(
+        0,
+    );
+    pub const CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: CUmemcpySrcAccessOrder_enum = CUmemcpySrcAccessOrder_enum(
+        1,
+    );
+    pub const CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: CUmemcpySrcAccessOrder_enum = CUmemcpySrcAccessOrder_enum(
+        2,
+    );
+    pub const CU_MEMCPY_SRC_ACCESS_ORDER_ANY: CUmemcpySrcAccessOrder_enum = CUmemcpySrcAccessOrder_enum(
+        3,
+    );
+}
+#[repr(transparent)]
+/// When the source of a copy of a batch may be read.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemcpySrcAccessOrder_enum(pub ::core::ffi::c_uint);
+/// When the source of a copy of a batch may be read.
+pub use self::CUmemcpySrcAccessOrder_enum as CUmemcpySrcAccessOrder;
+impl CUipcMem_flags_enum {
+    pub const CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: CUipcMem_flags_enum = CUipcMem_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUipcMem_flags_enum> for CUipcMem_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUipcMem_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUipcMem_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUipcMem_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUipcMem_flags_enum> for CUipcMem_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUipcMem_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUipcMem_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUipcMem_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of cuIpcOpenMemHandle.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUipcMem_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of cuIpcOpenMemHandle.
+pub use self::CUipcMem_flags_enum as CUipcMem_flags;
+impl CUexternalMemoryHandleType_enum {
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        1,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        2,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        3,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        4,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        5,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        6,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        7,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        8,
+    );
+    pub const CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD: CUexternalMemoryHandleType_enum = CUexternalMemoryHandleType_enum(
+        9,
+    );
+}
+#[repr(transparent)]
+/// The kind of handle of memory that another API made.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUexternalMemoryHandleType_enum(pub ::core::ffi::c_uint);
+/// The kind of handle of memory that another API made.
+pub use self::CUexternalMemoryHandleType_enum as CUexternalMemoryHandleType;
+impl CUexternalSemaphoreHandleType_enum {
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        1,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        2,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        3,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        4,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        5,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        6,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        7,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        8,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        9,
+    );
+    pub const CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32: CUexternalSemaphoreHandleType_enum = CUexternalSemaphoreHandleType_enum(
+        10,
+    );
+}
+#[repr(transparent)]
+/// The kind of handle of a semaphore that another API made.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUexternalSemaphoreHandleType_enum(pub ::core::ffi::c_uint);
+/// The kind of handle of a semaphore that another API made.
+pub use self::CUexternalSemaphoreHandleType_enum as CUexternalSemaphoreHandleType;
+impl CUdriverProcAddress_flags_enum {
+    pub const CU_GET_PROC_ADDRESS_DEFAULT: CUdriverProcAddress_flags_enum = CUdriverProcAddress_flags_enum(
+        0,
+    );
+    pub const CU_GET_PROC_ADDRESS_LEGACY_STREAM: CUdriverProcAddress_flags_enum = CUdriverProcAddress_flags_enum(
+        1,
+    );
+    pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: CUdriverProcAddress_flags_enum = CUdriverProcAddress_flags_enum(
+        2,
+    );
+}
+impl ::core::ops::BitOr<CUdriverProcAddress_flags_enum>
+for CUdriverProcAddress_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUdriverProcAddress_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUdriverProcAddress_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUdriverProcAddress_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUdriverProcAddress_flags_enum>
+for CUdriverProcAddress_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUdriverProcAddress_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUdriverProcAddress_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUdriverProcAddress_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of cuGetProcAddress.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUdriverProcAddress_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of cuGetProcAddress.
+pub use self::CUdriverProcAddress_flags_enum as CUdriverProcAddress_flags;
+impl CUdriverProcAddressQueryResult_enum {
+    pub const CU_GET_PROC_ADDRESS_SUCCESS: CUdriverProcAddressQueryResult_enum = CUdriverProcAddressQueryResult_enum(
+        0,
+    );
+    pub const CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND: CUdriverProcAddressQueryResult_enum = CUdriverProcAddressQueryResult_enum(
+        1,
+    );
+    pub const CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT: CUdriverProcAddressQueryResult_enum = CUdriverProcAddressQueryResult_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// Why cuGetProcAddress found nothing.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUdriverProcAddressQueryResult_enum(pub ::core::ffi::c_uint);
+/// Why cuGetProcAddress found nothing.
+pub use self::CUdriverProcAddressQueryResult_enum as CUdriverProcAddressQueryResult;
+/// A device's identity.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUuuid_st {
+    pub bytes: [::core::ffi::c_char; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUuuid_st"][::core::mem::size_of::<CUuuid_st>() - 16usize];
+    ["Alignment of CUuuid_st"][::core::mem::align_of::<CUuuid_st>() - 1usize];
+    [
+        "Offset of field: CUuuid_st::bytes",
+    ][::core::mem::offset_of!(CUuuid_st, bytes) - 0usize];
+};
+/// A device's identity.
+pub type CUuuid = CUuuid_st;
+/// A place where memory lives: a kind, and the device or NUMA node.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemLocation_st {
+    pub type_: CUmemLocationType,
+    pub id: ::core::ffi::c_int,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUmemLocation_st"][::core::mem::size_of::<CUmemLocation_st>() - 8usize];
+    [
+        "Alignment of CUmemLocation_st",
+    ][::core::mem::align_of::<CUmemLocation_st>() - 4usize];
+    [
+        "Offset of field: CUmemLocation_st::type_",
+    ][::core::mem::offset_of!(CUmemLocation_st, type_) - 0usize];
+    [
+        "Offset of field: CUmemLocation_st::id",
+    ][::core::mem::offset_of!(CUmemLocation_st, id) - 4usize];
+};
+impl Default for CUmemLocation_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A place where memory lives: a kind, and the device or NUMA node.
+pub type CUmemLocation = CUmemLocation_st;
+/// What a place may do with memory.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemAccessDesc_st {
+    pub location: CUmemLocation,
+    pub flags: CUmemAccess_flags,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAccessDesc_st",
+    ][::core::mem::size_of::<CUmemAccessDesc_st>() - 12usize];
+    [
+        "Alignment of CUmemAccessDesc_st",
+    ][::core::mem::align_of::<CUmemAccessDesc_st>() - 4usize];
+    [
+        "Offset of field: CUmemAccessDesc_st::location",
+    ][::core::mem::offset_of!(CUmemAccessDesc_st, location) - 0usize];
+    [
+        "Offset of field: CUmemAccessDesc_st::flags",
+    ][::core::mem::offset_of!(CUmemAccessDesc_st, flags) - 8usize];
+};
+impl Default for CUmemAccessDesc_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// What a place may do with memory.
+pub type CUmemAccessDesc = CUmemAccessDesc_st;
+/// Properties of a memory pool; zero what is not set. `maxSize` in bytes, 0 for no limit.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemPoolProps_st {
+    pub allocType: CUmemAllocationType,
+    pub handleTypes: CUmemAllocationHandleType,
+    pub location: CUmemLocation,
+    pub win32SecurityAttributes: *mut ::core::ffi::c_void,
+    pub maxSize: usize,
+    pub usage: ::core::ffi::c_ushort,
+    pub reserved: [::core::ffi::c_uchar; 54usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUmemPoolProps_st"][::core::mem::size_of::<CUmemPoolProps_st>() - 88usize];
+    [
+        "Alignment of CUmemPoolProps_st",
+    ][::core::mem::align_of::<CUmemPoolProps_st>() - 8usize];
+    [
+        "Offset of field: CUmemPoolProps_st::allocType",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, allocType) - 0usize];
+    [
+        "Offset of field: CUmemPoolProps_st::handleTypes",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, handleTypes) - 4usize];
+    [
+        "Offset of field: CUmemPoolProps_st::location",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, location) - 8usize];
+    [
+        "Offset of field: CUmemPoolProps_st::win32SecurityAttributes",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, win32SecurityAttributes) - 16usize];
+    [
+        "Offset of field: CUmemPoolProps_st::maxSize",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, maxSize) - 24usize];
+    [
+        "Offset of field: CUmemPoolProps_st::usage",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, usage) - 32usize];
+    [
+        "Offset of field: CUmemPoolProps_st::reserved",
+    ][::core::mem::offset_of!(CUmemPoolProps_st, reserved) - 34usize];
+};
+impl Default for CUmemPoolProps_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// Properties of a memory pool; zero what is not set. `maxSize` in bytes, 0 for no limit.
+pub type CUmemPoolProps = CUmemPoolProps_st;
+/// A pointer of a pool on its way to another process.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemPoolPtrExportData_st {
+    pub reserved: [::core::ffi::c_uchar; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemPoolPtrExportData_st",
+    ][::core::mem::size_of::<CUmemPoolPtrExportData_st>() - 64usize];
+    [
+        "Alignment of CUmemPoolPtrExportData_st",
+    ][::core::mem::align_of::<CUmemPoolPtrExportData_st>() - 1usize];
+    [
+        "Offset of field: CUmemPoolPtrExportData_st::reserved",
+    ][::core::mem::offset_of!(CUmemPoolPtrExportData_st, reserved) - 0usize];
+};
+impl Default for CUmemPoolPtrExportData_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A pointer of a pool on its way to another process.
+pub type CUmemPoolPtrExportData = CUmemPoolPtrExportData_st;
+/// Properties of physical memory made by cuMemCreate; zero what is not set.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemAllocationProp_st {
+    pub type_: CUmemAllocationType,
+    pub requestedHandleTypes: CUmemAllocationHandleType,
+    pub location: CUmemLocation,
+    pub win32HandleMetaData: *mut ::core::ffi::c_void,
+    pub allocFlags: CUmemAllocationProp_st__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemAllocationProp_st__bindgen_ty_1 {
+    pub compressionType: ::core::ffi::c_uchar,
+    pub gpuDirectRDMACapable: ::core::ffi::c_uchar,
+    pub usage: ::core::ffi::c_ushort,
+    pub reserved: [::core::ffi::c_uchar; 4usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAllocationProp_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 8usize];
+    [
+        "Alignment of CUmemAllocationProp_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 2usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::compressionType",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, compressionType)
+        - 0usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::gpuDirectRDMACapable",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, gpuDirectRDMACapable)
+        - 1usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::usage",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, usage) - 2usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::reserved",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, reserved) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAllocationProp_st",
+    ][::core::mem::size_of::<CUmemAllocationProp_st>() - 32usize];
+    [
+        "Alignment of CUmemAllocationProp_st",
+    ][::core::mem::align_of::<CUmemAllocationProp_st>() - 8usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::type_",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st, type_) - 0usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::requestedHandleTypes",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st, requestedHandleTypes) - 4usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::location",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st, location) - 8usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::win32HandleMetaData",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st, win32HandleMetaData) - 16usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::allocFlags",
+    ][::core::mem::offset_of!(CUmemAllocationProp_st, allocFlags) - 24usize];
+};
+impl Default for CUmemAllocationProp_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// Properties of physical memory made by cuMemCreate; zero what is not set.
+pub type CUmemAllocationProp = CUmemAllocationProp_st;
+/// A handle by which memory is shared across the nodes of a fabric.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemFabricHandle_st {
+    pub data: [::core::ffi::c_uchar; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemFabricHandle_st",
+    ][::core::mem::size_of::<CUmemFabricHandle_st>() - 64usize];
+    [
+        "Alignment of CUmemFabricHandle_st",
+    ][::core::mem::align_of::<CUmemFabricHandle_st>() - 1usize];
+    [
+        "Offset of field: CUmemFabricHandle_st::data",
+    ][::core::mem::offset_of!(CUmemFabricHandle_st, data) - 0usize];
+};
+impl Default for CUmemFabricHandle_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A handle by which memory is shared across the nodes of a fabric.
+pub type CUmemFabricHandle = CUmemFabricHandle_st;
+/// A 2D copy; pitches and widths in bytes, heights in rows.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_MEMCPY2D_st {
+    pub srcXInBytes: usize,
+    pub srcY: usize,
+    pub srcMemoryType: CUmemorytype,
+    pub srcHost: *const ::core::ffi::c_void,
+    pub srcDevice: CUdeviceptr,
+    pub srcArray: CUarray,
+    pub srcPitch: usize,
+    pub dstXInBytes: usize,
+    pub dstY: usize,
+    pub dstMemoryType: CUmemorytype,
+    pub dstHost: *mut ::core::ffi::c_void,
+    pub dstDevice: CUdeviceptr,
+    pub dstArray: CUarray,
+    pub dstPitch: usize,
+    pub WidthInBytes: usize,
+    pub Height: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUDA_MEMCPY2D_st"][::core::mem::size_of::<CUDA_MEMCPY2D_st>() - 128usize];
+    [
+        "Alignment of CUDA_MEMCPY2D_st",
+    ][::core::mem::align_of::<CUDA_MEMCPY2D_st>() - 8usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcXInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcXInBytes) - 0usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcY",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcY) - 8usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcMemoryType",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcMemoryType) - 16usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcHost",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcHost) - 24usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcDevice",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcDevice) - 32usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcArray",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcArray) - 40usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::srcPitch",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcPitch) - 48usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstXInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstXInBytes) - 56usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstY",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstY) - 64usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstMemoryType",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstMemoryType) - 72usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstHost",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstHost) - 80usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstDevice",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstDevice) - 88usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstArray",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstArray) - 96usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::dstPitch",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstPitch) - 104usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::WidthInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, WidthInBytes) - 112usize];
+    [
+        "Offset of field: CUDA_MEMCPY2D_st::Height",
+    ][::core::mem::offset_of!(CUDA_MEMCPY2D_st, Height) - 120usize];
+};
+impl Default for CUDA_MEMCPY2D_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A 2D copy; pitches and widths in bytes, heights in rows.
+pub type CUDA_MEMCPY2D = CUDA_MEMCPY2D_st;
+/// How the copies of a batch may be done.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUmemcpyAttributes_st {
+    pub srcAccessOrder: CUmemcpySrcAccessOrder,
+    pub srcLocHint: CUmemLocation,
+    pub dstLocHint: CUmemLocation,
+    pub flags: ::core::ffi::c_uint,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemcpyAttributes_st",
+    ][::core::mem::size_of::<CUmemcpyAttributes_st>() - 24usize];
+    [
+        "Alignment of CUmemcpyAttributes_st",
+    ][::core::mem::align_of::<CUmemcpyAttributes_st>() - 4usize];
+    [
+        "Offset of field: CUmemcpyAttributes_st::srcAccessOrder",
+    ][::core::mem::offset_of!(CUmemcpyAttributes_st, srcAccessOrder) - 0usize];
+    [
+        "Offset of field: CUmemcpyAttributes_st::srcLocHint",
+    ][::core::mem::offset_of!(CUmemcpyAttributes_st, srcLocHint) - 4usize];
+    [
+        "Offset of field: CUmemcpyAttributes_st::dstLocHint",
+    ][::core::mem::offset_of!(CUmemcpyAttributes_st, dstLocHint) - 12usize];
+    [
+        "Offset of field: CUmemcpyAttributes_st::flags",
+    ][::core::mem::offset_of!(CUmemcpyAttributes_st, flags) - 20usize];
+};
+impl Default for CUmemcpyAttributes_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// How the copies of a batch may be done.
+pub type CUmemcpyAttributes = CUmemcpyAttributes_st;
+/// An allocation on its way to another process.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUipcMemHandle_st {
+    pub reserved: [::core::ffi::c_char; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUipcMemHandle_st"][::core::mem::size_of::<CUipcMemHandle_st>() - 64usize];
+    [
+        "Alignment of CUipcMemHandle_st",
+    ][::core::mem::align_of::<CUipcMemHandle_st>() - 1usize];
+    [
+        "Offset of field: CUipcMemHandle_st::reserved",
+    ][::core::mem::offset_of!(CUipcMemHandle_st, reserved) - 0usize];
+};
+impl Default for CUipcMemHandle_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// An allocation on its way to another process.
+pub type CUipcMemHandle = CUipcMemHandle_st;
+/// An event on its way to another process.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUipcEventHandle_st {
+    pub reserved: [::core::ffi::c_char; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUipcEventHandle_st",
+    ][::core::mem::size_of::<CUipcEventHandle_st>() - 64usize];
+    [
+        "Alignment of CUipcEventHandle_st",
+    ][::core::mem::align_of::<CUipcEventHandle_st>() - 1usize];
+    [
+        "Offset of field: CUipcEventHandle_st::reserved",
+    ][::core::mem::offset_of!(CUipcEventHandle_st, reserved) - 0usize];
+};
+impl Default for CUipcEventHandle_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// An event on its way to another process.
+pub type CUipcEventHandle = CUipcEventHandle_st;
+/// Memory of another API, to be imported; `size` in bytes.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+    pub type_: CUexternalMemoryHandleType,
+    pub handle: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1,
+    pub size: ::core::ffi::c_ulonglong,
+    pub flags: ::core::ffi::c_uint,
+    pub reserved: [::core::ffi::c_uint; 16usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
+    pub fd: ::core::ffi::c_int,
+    pub win32: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    pub nvSciBufObject: *const ::core::ffi::c_void,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
+    pub handle: *mut ::core::ffi::c_void,
+    pub name: *const ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 16usize];
+    [
+        "Alignment of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1::handle",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, handle
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1::name",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, name
+    ) - 8usize];
+};
+impl Default for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1>()
+        - 16usize];
+    [
+        "Alignment of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1>()
+        - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1::fd",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1, fd)
+        - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1::win32",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1, win32)
+        - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1::nvSciBufObject",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1, nvSciBufObject
+    ) - 0usize];
+};
+impl Default for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st>() - 104usize];
+    [
+        "Alignment of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st>() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st::type_",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st, type_) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st::handle",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st, handle) - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st::size",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st, size) - 24usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st::flags",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st, flags) - 32usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st::reserved",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st, reserved) - 36usize];
+};
+impl Default for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// Memory of another API, to be imported; `size` in bytes.
+pub type CUDA_EXTERNAL_MEMORY_HANDLE_DESC = CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st;
+/// A range of imported memory; `offset` and `size` in bytes.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
+    pub offset: ::core::ffi::c_ulonglong,
+    pub size: ::core::ffi::c_ulonglong,
+    pub flags: ::core::ffi::c_uint,
+    pub reserved: [::core::ffi::c_uint; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st>() - 88usize];
+    [
+        "Alignment of CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st>() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st::offset",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st, offset) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st::size",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st, size) - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st::flags",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st, flags) - 16usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st::reserved",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st, reserved) - 20usize];
+};
+/// A range of imported memory; `offset` and `size` in bytes.
+pub type CUDA_EXTERNAL_MEMORY_BUFFER_DESC = CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st;
+/// A semaphore of another API, to be imported.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st {
+    pub type_: CUexternalSemaphoreHandleType,
+    pub handle: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1,
+    pub flags: ::core::ffi::c_uint,
+    pub reserved: [::core::ffi::c_uint; 16usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
+    pub fd: ::core::ffi::c_int,
+    pub win32: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    pub nvSciSyncObj: *const ::core::ffi::c_void,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
+    pub handle: *mut ::core::ffi::c_void,
+    pub name: *const ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 16usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1::handle",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, handle
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1::name",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, name
+    ) - 8usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1>()
+        - 16usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1>()
+        - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1::fd",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1, fd)
+        - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1::win32",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1, win32
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1::nvSciSyncObj",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1, nvSciSyncObj
+    ) - 0usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st>() - 96usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st>() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st::type_",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st, type_) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st::handle",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st, handle) - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st::flags",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st, flags) - 24usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st::reserved",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st, reserved)
+        - 28usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A semaphore of another API, to be imported.
+pub type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC = CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st;
+/// How an imported semaphore is signalled.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st {
+    pub params: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1,
+    pub flags: ::core::ffi::c_uint,
+    pub reserved: [::core::ffi::c_uint; 16usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1 {
+    pub fence: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    pub nvSciSync: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    pub keyedMutex: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    pub reserved: [::core::ffi::c_uint; 12usize],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1 {
+    pub value: ::core::ffi::c_ulonglong,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1::value",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1, value
+    ) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2 {
+    pub fence: *mut ::core::ffi::c_void,
+    pub reserved: ::core::ffi::c_ulonglong,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    >() - 8usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2::fence",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2, fence
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2::reserved",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2, reserved
+    ) - 0usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3 {
+    pub key: ::core::ffi::c_ulonglong,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    >() - 8usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3::key",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3, key
+    ) - 0usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1>()
+        - 72usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1>()
+        - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1::fence",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1, fence
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1::nvSciSync",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1, nvSciSync
+    ) - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1::keyedMutex",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1, keyedMutex
+    ) - 16usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1::reserved",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1, reserved
+    ) - 24usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st>() - 144usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st>() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st::params",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st, params)
+        - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st::flags",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st, flags)
+        - 72usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st::reserved",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st, reserved)
+        - 76usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// How an imported semaphore is signalled.
+pub type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st;
+/// How an imported semaphore is waited for; `timeoutMs` in milliseconds.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st {
+    pub params: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1,
+    pub flags: ::core::ffi::c_uint,
+    pub reserved: [::core::ffi::c_uint; 16usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1 {
+    pub fence: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    pub nvSciSync: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    pub keyedMutex: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    pub reserved: [::core::ffi::c_uint; 10usize],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1 {
+    pub value: ::core::ffi::c_ulonglong,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1::value",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1, value
+    ) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2 {
+    pub fence: *mut ::core::ffi::c_void,
+    pub reserved: ::core::ffi::c_ulonglong,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    >() - 8usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2::fence",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2, fence
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2::reserved",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2, reserved
+    ) - 0usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3 {
+    pub key: ::core::ffi::c_ulonglong,
+    pub timeoutMs: ::core::ffi::c_uint,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
+    ][::core::mem::size_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    >() - 16usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
+    ][::core::mem::align_of::<
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3,
+    >() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3::key",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3, key
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3::timeoutMs",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3, timeoutMs
+    ) - 8usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1>()
+        - 72usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1>()
+        - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1::fence",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1, fence
+    ) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1::nvSciSync",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1, nvSciSync
+    ) - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1::keyedMutex",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1, keyedMutex
+    ) - 16usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1::reserved",
+    ][::core::mem::offset_of!(
+        CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1, reserved
+    ) - 32usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st",
+    ][::core::mem::size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st>() - 144usize];
+    [
+        "Alignment of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st",
+    ][::core::mem::align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st>() - 8usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st::params",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st, params) - 0usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st::flags",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st, flags) - 72usize];
+    [
+        "Offset of field: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st::reserved",
+    ][::core::mem::offset_of!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st, reserved)
+        - 76usize];
+};
+impl Default for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// How an imported semaphore is waited for; `timeoutMs` in milliseconds.
+pub type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st;
+
+function_table! {
+    /// Starts the driver in this process; `Flags` is 0. Every other call needs it. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuInit(Flags: ::core::ffi::c_uint) -> CUresult;
+    /// Gives the newest CUDA release that the driver serves, 13000 for 13.0. Since CUDA 2.2.
+    #[since(2020)]
+    fn cuDriverGetVersion(driverVersion: *mut ::core::ffi::c_int) -> CUresult;
+    /// Gives the name of an error code. Since CUDA 6.0.
+    #[since(6000)]
+    fn cuGetErrorName(
+        error: CUresult,
+        pStr: *mut *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Gives a sentence on an error code. Since CUDA 6.0.
+    #[since(6000)]
+    fn cuGetErrorString(
+        error: CUresult,
+        pStr: *mut *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGetProcAddress_v2(
+        symbol: *const ::core::ffi::c_char,
+        pfn: *mut *mut ::core::ffi::c_void,
+        cudaVersion: ::core::ffi::c_int,
+        flags: cuuint64_t,
+        symbolStatus: *mut CUdriverProcAddressQueryResult,
+    ) -> CUresult;
+    /// Gives the device of an ordinal. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: ::core::ffi::c_int) -> CUresult;
+    /// Counts the devices. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuDeviceGetCount(count: *mut ::core::ffi::c_int) -> CUresult;
+    /// Writes the device's name, cut to `len` bytes and ended with a zero. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuDeviceGetName(
+        name: *mut ::core::ffi::c_char,
+        len: ::core::ffi::c_int,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Gives the identity of the GPU. Since CUDA 9.2.
+    #[since(9020)]
+    fn cuDeviceGetUuid(uuid: *mut CUuuid, dev: CUdevice) -> CUresult;
+    /// Gives the identity of the GPU, or of the MIG instance. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) -> CUresult;
+    /// Gives the size of the device's memory in bytes. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, dev: CUdevice) -> CUresult;
+    /// Gives an attribute of the device. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuDeviceGetAttribute(
+        pi: *mut ::core::ffi::c_int,
+        attrib: CUdevice_attribute,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Writes the device's PCI address, as domain:bus:device.function. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuDeviceGetPCIBusId(
+        pciBusId: *mut ::core::ffi::c_char,
+        len: ::core::ffi::c_int,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Finds a device by its PCI address. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuDeviceGetByPCIBusId(
+        dev: *mut CUdevice,
+        pciBusId: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Tells whether one device can address another's memory. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuDeviceCanAccessPeer(
+        canAccessPeer: *mut ::core::ffi::c_int,
+        dev: CUdevice,
+        peerDev: CUdevice,
+    ) -> CUresult;
+    /// Gives an attribute of a pair of devices. Since CUDA 8.0.
+    #[since(8000)]
+    fn cuDeviceGetP2PAttribute(
+        value: *mut ::core::ffi::c_int,
+        attrib: CUdevice_P2PAttribute,
+        srcDevice: CUdevice,
+        dstDevice: CUdevice,
+    ) -> CUresult;
+    /// Gives the pool that the device always has. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuDeviceGetDefaultMemPool(pool_out: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
+    /// Gives the pool that cuMemAllocAsync draws from. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
+    /// Sets the pool that cuMemAllocAsync draws from. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) -> CUresult;
+    /// Counts one more user of the device's primary context, which the CUDA runtime uses too. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) -> CUresult;
+    /// Counts one user less; the last one ends the context. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) -> CUresult;
+    /// Tells whether the primary context is alive, and its flags. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuDevicePrimaryCtxGetState(
+        dev: CUdevice,
+        flags: *mut ::core::ffi::c_uint,
+        active: *mut ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Sets the flags of the primary context. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuDevicePrimaryCtxSetFlags_v2(
+        dev: CUdevice,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Destroys all that the primary context holds. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) -> CUresult;
+    /// Makes a context and pushes it. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuCtxCreate_v2(
+        pctx: *mut CUcontext,
+        flags: ::core::ffi::c_uint,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Destroys a context and all that it holds. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxDestroy_v2(ctx: CUcontext) -> CUresult;
+    /// Makes a context current, above the one that was. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxPushCurrent_v2(ctx: CUcontext) -> CUresult;
+    /// Takes the current context off the thread's stack. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) -> CUresult;
+    /// Replaces the current context. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxSetCurrent(ctx: CUcontext) -> CUresult;
+    /// Gives the current context, or null. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxGetCurrent(pctx: *mut CUcontext) -> CUresult;
+    /// Gives the current context's device. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuCtxGetDevice(device: *mut CUdevice) -> CUresult;
+    /// Gives the current context's flags. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuCtxGetFlags(flags: *mut ::core::ffi::c_uint) -> CUresult;
+    /// Gives a number that no other context of the process ever has. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuCtxGetId(ctx: CUcontext, ctxId: *mut ::core::ffi::c_ulonglong) -> CUresult;
+    /// Gives the release of the interface that made the context. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut ::core::ffi::c_uint) -> CUresult;
+    /// Waits for all work of the current context. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuCtxSynchronize() -> CUresult;
+    /// Gives the lowest and the highest priority; higher ones are smaller numbers. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuCtxGetStreamPriorityRange(
+        leastPriority: *mut ::core::ffi::c_int,
+        greatestPriority: *mut ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Lets the current context address another context's memory. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxEnablePeerAccess(
+        peerContext: CUcontext,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Ends what cuCtxEnablePeerAccess began. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuCtxDisablePeerAccess(peerContext: CUcontext) -> CUresult;
+    /// Makes a stream. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuStreamCreate(phStream: *mut CUstream, Flags: ::core::ffi::c_uint) -> CUresult;
+    /// Makes a stream of a priority. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuStreamCreateWithPriority(
+        phStream: *mut CUstream,
+        flags: ::core::ffi::c_uint,
+        priority: ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Ends a stream; its work goes on to the end. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuStreamDestroy_v2(hStream: CUstream) -> CUresult;
+    /// Tells whether a stream's work is done: success, or CUDA_ERROR_NOT_READY. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuStreamQuery(hStream: CUstream) -> CUresult;
+    /// Waits for a stream's work. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuStreamSynchronize(hStream: CUstream) -> CUresult;
+    /// Lets later work of a stream wait for an event. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuStreamWaitEvent(
+        hStream: CUstream,
+        hEvent: CUevent,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Gives a stream's priority. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuStreamGetPriority(
+        hStream: CUstream,
+        priority: *mut ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Gives a stream's flags. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuStreamGetFlags(hStream: CUstream, flags: *mut ::core::ffi::c_uint) -> CUresult;
+    /// Gives a number that no other stream of the process ever has. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuStreamGetId(
+        hStream: CUstream,
+        streamId: *mut ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Gives a stream's context. Since CUDA 9.2.
+    #[since(9020)]
+    fn cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) -> CUresult;
+    /// Gives a stream's device. Since CUDA 12.8.
+    #[since(12080)]
+    fn cuStreamGetDevice(hStream: CUstream, device: *mut CUdevice) -> CUresult;
+    /// Tells whether a stream records into a graph. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuStreamIsCapturing(
+        hStream: CUstream,
+        captureStatus: *mut CUstreamCaptureStatus,
+    ) -> CUresult;
+    /// Tells what a stream records into. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuStreamGetCaptureInfo_v2(
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        id_out: *mut cuuint64_t,
+        graph_out: *mut CUgraph,
+        dependencies_out: *mut *const CUgraphNode,
+        numDependencies_out: *mut usize,
+    ) -> CUresult;
+    /// Swaps the calling thread's capture mode. Since CUDA 10.1.
+    #[since(10010)]
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) -> CUresult;
+    /// Ties managed memory to a stream. Since CUDA 6.0.
+    #[since(6000)]
+    fn cuStreamAttachMemAsync(
+        hStream: CUstream,
+        dptr: CUdeviceptr,
+        length: usize,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Runs a host function in stream order; it must make no driver call. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuLaunchHostFunc(
+        hStream: CUstream,
+        fn_: CUhostFn,
+        userData: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Lets later work of a stream wait for a 32-bit word in memory. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuStreamWaitValue32_v2(
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint32_t,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Lets later work of a stream wait for a 64-bit word in memory. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuStreamWaitValue64_v2(
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint64_t,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Writes a 32-bit word in stream order. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuStreamWriteValue32_v2(
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint32_t,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Writes a 64-bit word in stream order. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuStreamWriteValue64_v2(
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint64_t,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Makes an event. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuEventCreate(phEvent: *mut CUevent, Flags: ::core::ffi::c_uint) -> CUresult;
+    /// Ends an event. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuEventDestroy_v2(hEvent: CUevent) -> CUresult;
+    /// Sets an event to the stream's present end. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuEventRecord(hEvent: CUevent, hStream: CUstream) -> CUresult;
+    /// Sets an event to the stream's present end, also across a capture. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuEventRecordWithFlags(
+        hEvent: CUevent,
+        hStream: CUstream,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Tells whether an event has passed: success, or CUDA_ERROR_NOT_READY. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuEventQuery(hEvent: CUevent) -> CUresult;
+    /// Waits for an event. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuEventSynchronize(hEvent: CUevent) -> CUresult;
+    /// Gives the milliseconds between two events. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuEventElapsedTime(
+        pMilliseconds: *mut f32,
+        hStart: CUevent,
+        hEnd: CUevent,
+    ) -> CUresult;
+    /// Gives the milliseconds between two events. Since CUDA 12.8.
+    #[since(12080)]
+    fn cuEventElapsedTime_v2(
+        pMilliseconds: *mut f32,
+        hStart: CUevent,
+        hEnd: CUevent,
+    ) -> CUresult;
+    /// Gives the free and the whole memory of the current device in bytes. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CUresult;
+    /// Allocates device memory. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+    /// Allocates rows at a pitch that suits the device. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemAllocPitch_v2(
+        dptr: *mut CUdeviceptr,
+        pPitch: *mut usize,
+        WidthInBytes: usize,
+        Height: usize,
+        ElementSizeBytes: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Frees device memory, after all work that may use it. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemFree_v2(dptr: CUdeviceptr) -> CUresult;
+    /// Gives the allocation that an address lies in. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemGetAddressRange_v2(
+        pbase: *mut CUdeviceptr,
+        psize: *mut usize,
+        dptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Exports an address range, as a dma-buf. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuMemGetHandleForAddressRange(
+        handle: *mut ::core::ffi::c_void,
+        dptr: CUdeviceptr,
+        size: usize,
+        handleType: CUmemRangeHandleType,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Allocates pinned host memory. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemAllocHost_v2(pp: *mut *mut ::core::ffi::c_void, bytesize: usize) -> CUresult;
+    /// Frees pinned host memory. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuMemFreeHost(p: *mut ::core::ffi::c_void) -> CUresult;
+    /// Allocates pinned host memory with flags. Since CUDA 2.2.
+    #[since(2020)]
+    fn cuMemHostAlloc(
+        pp: *mut *mut ::core::ffi::c_void,
+        bytesize: usize,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Gives the device's address of mapped host memory. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemHostGetDevicePointer_v2(
+        pdptr: *mut CUdeviceptr,
+        p: *mut ::core::ffi::c_void,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Gives the flags of pinned host memory. Since CUDA 2.3.
+    #[since(2030)]
+    fn cuMemHostGetFlags(
+        pFlags: *mut ::core::ffi::c_uint,
+        p: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Pins existing host memory. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuMemHostRegister_v2(
+        p: *mut ::core::ffi::c_void,
+        bytesize: usize,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Ends what cuMemHostRegister began. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuMemHostUnregister(p: *mut ::core::ffi::c_void) -> CUresult;
+    /// Allocates memory that moves to whoever touches it. Since CUDA 6.0.
+    #[since(6000)]
+    fn cuMemAllocManaged(
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Moves managed memory to a device in stream order. Since CUDA 8.0.
+    #[since(8000)]
+    fn cuMemPrefetchAsync(
+        devPtr: CUdeviceptr,
+        count: usize,
+        dstDevice: CUdevice,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Moves managed memory to a place in stream order. Since CUDA 12.2.
+    #[since(12020)]
+    fn cuMemPrefetchAsync_v2(
+        devPtr: CUdeviceptr,
+        count: usize,
+        location: CUmemLocation,
+        flags: ::core::ffi::c_uint,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Moves many ranges of managed memory. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemPrefetchBatchAsync(
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: ::core::ffi::c_ulonglong,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Drops the contents of many ranges of managed memory. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemDiscardBatchAsync(
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        flags: ::core::ffi::c_ulonglong,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Drops the contents of many ranges of managed memory and moves them. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemDiscardAndPrefetchBatchAsync(
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: ::core::ffi::c_ulonglong,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Advises the driver on managed memory. Since CUDA 8.0.
+    #[since(8000)]
+    fn cuMemAdvise(
+        devPtr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        device: CUdevice,
+    ) -> CUresult;
+    /// Advises the driver on managed memory, with a place. Since CUDA 12.2.
+    #[since(12020)]
+    fn cuMemAdvise_v2(
+        devPtr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        location: CUmemLocation,
+    ) -> CUresult;
+    /// Asks about a range of managed memory. Since CUDA 8.0.
+    #[since(8000)]
+    fn cuMemRangeGetAttribute(
+        data: *mut ::core::ffi::c_void,
+        dataSize: usize,
+        attribute: CUmem_range_attribute,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) -> CUresult;
+    /// Asks many things about a range of managed memory. Since CUDA 8.0.
+    #[since(8000)]
+    fn cuMemRangeGetAttributes(
+        data: *mut *mut ::core::ffi::c_void,
+        dataSizes: *mut usize,
+        attributes: *mut CUmem_range_attribute,
+        numAttributes: usize,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) -> CUresult;
+    /// Copies between any two addresses. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) -> CUresult;
+    /// Copies between any two addresses in stream order. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuMemcpyAsync(
+        dst: CUdeviceptr,
+        src: CUdeviceptr,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Copies from host to device. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyHtoD_v2(
+        dstDevice: CUdeviceptr,
+        srcHost: *const ::core::ffi::c_void,
+        ByteCount: usize,
+    ) -> CUresult;
+    /// Copies from host to device in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyHtoDAsync_v2(
+        dstDevice: CUdeviceptr,
+        srcHost: *const ::core::ffi::c_void,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Copies from device to host. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyDtoH_v2(
+        dstHost: *mut ::core::ffi::c_void,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+    ) -> CUresult;
+    /// Copies from device to host in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyDtoHAsync_v2(
+        dstHost: *mut ::core::ffi::c_void,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Copies within device memory. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyDtoD_v2(
+        dstDevice: CUdeviceptr,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+    ) -> CUresult;
+    /// Copies within device memory in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpyDtoDAsync_v2(
+        dstDevice: CUdeviceptr,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Copies rows. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpy2D_v2(pCopy: *const CUDA_MEMCPY2D) -> CUresult;
+    /// Copies rows at any pitch. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpy2DUnaligned_v2(pCopy: *const CUDA_MEMCPY2D) -> CUresult;
+    /// Copies rows in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpy2DAsync_v2(pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) -> CUresult;
+    /// Copies between the memories of two contexts. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuMemcpyPeer(
+        dstDevice: CUdeviceptr,
+        dstContext: CUcontext,
+        srcDevice: CUdeviceptr,
+        srcContext: CUcontext,
+        ByteCount: usize,
+    ) -> CUresult;
+    /// Copies between the memories of two contexts in stream order. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuMemcpyPeerAsync(
+        dstDevice: CUdeviceptr,
+        dstContext: CUcontext,
+        srcDevice: CUdeviceptr,
+        srcContext: CUcontext,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Does many copies in one call, and tells which one failed. Since CUDA 12.8.
+    #[since(12080)]
+    fn cuMemcpyBatchAsync(
+        dsts: *mut CUdeviceptr,
+        srcs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        attrs: *mut CUmemcpyAttributes,
+        attrsIdxs: *mut usize,
+        numAttrs: usize,
+        failIdx: *mut usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Does many copies in one call. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemcpyBatchAsync_v2(
+        dsts: *mut CUdeviceptr,
+        srcs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        attrs: *mut CUmemcpyAttributes,
+        attrsIdxs: *mut usize,
+        numAttrs: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills memory with a byte. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD8_v2(
+        dstDevice: CUdeviceptr,
+        uc: ::core::ffi::c_uchar,
+        N: usize,
+    ) -> CUresult;
+    /// Fills memory with a 16-bit word; `N` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD16_v2(
+        dstDevice: CUdeviceptr,
+        us: ::core::ffi::c_ushort,
+        N: usize,
+    ) -> CUresult;
+    /// Fills memory with a 32-bit word; `N` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD32_v2(
+        dstDevice: CUdeviceptr,
+        ui: ::core::ffi::c_uint,
+        N: usize,
+    ) -> CUresult;
+    /// Fills rows with a byte. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D8_v2(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        uc: ::core::ffi::c_uchar,
+        Width: usize,
+        Height: usize,
+    ) -> CUresult;
+    /// Fills rows with a 16-bit word; `Width` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D16_v2(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        us: ::core::ffi::c_ushort,
+        Width: usize,
+        Height: usize,
+    ) -> CUresult;
+    /// Fills rows with a 32-bit word; `Width` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D32_v2(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        ui: ::core::ffi::c_uint,
+        Width: usize,
+        Height: usize,
+    ) -> CUresult;
+    /// Fills memory with a byte in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD8Async(
+        dstDevice: CUdeviceptr,
+        uc: ::core::ffi::c_uchar,
+        N: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills memory with a 16-bit word in stream order; `N` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD16Async(
+        dstDevice: CUdeviceptr,
+        us: ::core::ffi::c_ushort,
+        N: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills memory with a 32-bit word in stream order; `N` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD32Async(
+        dstDevice: CUdeviceptr,
+        ui: ::core::ffi::c_uint,
+        N: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills rows with a byte in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D8Async(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        uc: ::core::ffi::c_uchar,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills rows with a 16-bit word in stream order; `Width` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D16Async(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        us: ::core::ffi::c_ushort,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Fills rows with a 32-bit word in stream order; `Width` in words. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemsetD2D32Async(
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        ui: ::core::ffi::c_uint,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Asks about an address. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuPointerGetAttribute(
+        data: *mut ::core::ffi::c_void,
+        attribute: CUpointer_attribute,
+        ptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Asks many things about an address. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuPointerGetAttributes(
+        numAttributes: ::core::ffi::c_uint,
+        attributes: *mut CUpointer_attribute,
+        data: *mut *mut ::core::ffi::c_void,
+        ptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Sets an attribute of the allocation that an address lies in. Since CUDA 6.0.
+    #[since(6000)]
+    fn cuPointerSetAttribute(
+        value: *const ::core::ffi::c_void,
+        attribute: CUpointer_attribute,
+        ptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Allocates from the device's present pool in stream order. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemAllocAsync(
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Allocates from a pool in stream order. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemAllocFromPoolAsync(
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        pool: CUmemoryPool,
+        hStream: CUstream,
+    ) -> CUresult;
+    /// Frees in stream order. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) -> CUresult;
+    /// Makes a pool. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolCreate(
+        pool: *mut CUmemoryPool,
+        poolProps: *const CUmemPoolProps,
+    ) -> CUresult;
+    /// Ends a pool; its live blocks stay usable. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult;
+    /// Gives unused memory back to the system. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) -> CUresult;
+    /// Sets an attribute of a pool. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolSetAttribute(
+        pool: CUmemoryPool,
+        attr: CUmemPool_attribute,
+        value: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Gives an attribute of a pool. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolGetAttribute(
+        pool: CUmemoryPool,
+        attr: CUmemPool_attribute,
+        value: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Sets who may use a pool's memory. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolSetAccess(
+        pool: CUmemoryPool,
+        map: *const CUmemAccessDesc,
+        count: usize,
+    ) -> CUresult;
+    /// Tells whether a place may use a pool's memory. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolGetAccess(
+        flags: *mut CUmemAccess_flags,
+        memPool: CUmemoryPool,
+        location: *mut CUmemLocation,
+    ) -> CUresult;
+    /// Exports a pool to other processes. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolExportToShareableHandle(
+        handle_out: *mut ::core::ffi::c_void,
+        pool: CUmemoryPool,
+        handleType: CUmemAllocationHandleType,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Imports a pool of another process. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolImportFromShareableHandle(
+        pool_out: *mut CUmemoryPool,
+        handle: *mut ::core::ffi::c_void,
+        handleType: CUmemAllocationHandleType,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Exports a block of an exported pool. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolExportPointer(
+        shareData_out: *mut CUmemPoolPtrExportData,
+        ptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Imports a block of an imported pool. Since CUDA 11.2.
+    #[since(11020)]
+    fn cuMemPoolImportPointer(
+        ptr_out: *mut CUdeviceptr,
+        pool: CUmemoryPool,
+        shareData: *mut CUmemPoolPtrExportData,
+    ) -> CUresult;
+    /// Gives the pool that a place always has. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemGetDefaultMemPool(
+        pool_out: *mut CUmemoryPool,
+        location: *mut CUmemLocation,
+        type_: CUmemAllocationType,
+    ) -> CUresult;
+    /// Gives a place's present pool. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemGetMemPool(
+        pool: *mut CUmemoryPool,
+        location: *mut CUmemLocation,
+        type_: CUmemAllocationType,
+    ) -> CUresult;
+    /// Sets a place's present pool. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuMemSetMemPool(
+        location: *mut CUmemLocation,
+        type_: CUmemAllocationType,
+        pool: CUmemoryPool,
+    ) -> CUresult;
+    /// Reserves addresses. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemAddressReserve(
+        ptr: *mut CUdeviceptr,
+        size: usize,
+        alignment: usize,
+        addr: CUdeviceptr,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Gives reserved addresses back. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) -> CUresult;
+    /// Makes physical memory. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemCreate(
+        handle: *mut CUmemGenericAllocationHandle,
+        size: usize,
+        prop: *const CUmemAllocationProp,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Drops a handle of physical memory; mappings keep the memory. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> CUresult;
+    /// Maps physical memory at reserved addresses. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemMap(
+        ptr: CUdeviceptr,
+        size: usize,
+        offset: usize,
+        handle: CUmemGenericAllocationHandle,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Ends a mapping. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemUnmap(ptr: CUdeviceptr, size: usize) -> CUresult;
+    /// Sets who may use mapped addresses. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemSetAccess(
+        ptr: CUdeviceptr,
+        size: usize,
+        desc: *const CUmemAccessDesc,
+        count: usize,
+    ) -> CUresult;
+    /// Tells what a place may do at an address. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemGetAccess(
+        flags: *mut ::core::ffi::c_ulonglong,
+        location: *const CUmemLocation,
+        ptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Exports physical memory to other processes. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemExportToShareableHandle(
+        shareableHandle: *mut ::core::ffi::c_void,
+        handle: CUmemGenericAllocationHandle,
+        handleType: CUmemAllocationHandleType,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Imports physical memory of another process. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemImportFromShareableHandle(
+        handle: *mut CUmemGenericAllocationHandle,
+        osHandle: *mut ::core::ffi::c_void,
+        shHandleType: CUmemAllocationHandleType,
+    ) -> CUresult;
+    /// Gives the unit in bytes of physical sizes and mappings. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemGetAllocationGranularity(
+        granularity: *mut usize,
+        prop: *const CUmemAllocationProp,
+        option: CUmemAllocationGranularity_flags,
+    ) -> CUresult;
+    /// Gives the properties of physical memory. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuMemGetAllocationPropertiesFromHandle(
+        prop: *mut CUmemAllocationProp,
+        handle: CUmemGenericAllocationHandle,
+    ) -> CUresult;
+    /// Gives a handle of the physical memory mapped at an address. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuMemRetainAllocationHandle(
+        handle: *mut CUmemGenericAllocationHandle,
+        addr: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Exports an allocation to other processes. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuIpcGetMemHandle(pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) -> CUresult;
+    /// Imports an allocation of another process. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuIpcOpenMemHandle_v2(
+        pdptr: *mut CUdeviceptr,
+        handle: CUipcMemHandle,
+        Flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Ends what cuIpcOpenMemHandle began. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuIpcCloseMemHandle(dptr: CUdeviceptr) -> CUresult;
+    /// Exports an event to other processes. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuIpcGetEventHandle(pHandle: *mut CUipcEventHandle, event: CUevent) -> CUresult;
+    /// Imports an event of another process. Since CUDA 4.1.
+    #[since(4010)]
+    fn cuIpcOpenEventHandle(phEvent: *mut CUevent, handle: CUipcEventHandle) -> CUresult;
+    /// Imports memory; a file descriptor belongs to the driver afterwards. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuImportExternalMemory(
+        extMem_out: *mut CUexternalMemory,
+        memHandleDesc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    ) -> CUresult;
+    /// Maps a range of imported memory; cuMemFree ends it. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuExternalMemoryGetMappedBuffer(
+        devPtr: *mut CUdeviceptr,
+        extMem: CUexternalMemory,
+        bufferDesc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+    ) -> CUresult;
+    /// Ends an import; mapped ranges must be freed before. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuDestroyExternalMemory(extMem: CUexternalMemory) -> CUresult;
+    /// Imports a semaphore. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuImportExternalSemaphore(
+        extSem_out: *mut CUexternalSemaphore,
+        semHandleDesc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+    ) -> CUresult;
+    /// Signals semaphores in stream order. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuSignalExternalSemaphoresAsync(
+        extSemArray: *const CUexternalSemaphore,
+        paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+        numExtSems: ::core::ffi::c_uint,
+        stream: CUstream,
+    ) -> CUresult;
+    /// Lets later work of a stream wait for semaphores. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuWaitExternalSemaphoresAsync(
+        extSemArray: *const CUexternalSemaphore,
+        paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+        numExtSems: ::core::ffi::c_uint,
+        stream: CUstream,
+    ) -> CUresult;
+    /// Ends an import. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuDestroyExternalSemaphore(extSem: CUexternalSemaphore) -> CUresult;
+    /// Gives an attribute of the memory that graphs hold. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuDeviceGetGraphMemAttribute(
+        device: CUdevice,
+        attr: CUgraphMem_attribute,
+        value: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Sets an attribute of the memory that graphs hold. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuDeviceSetGraphMemAttribute(
+        device: CUdevice,
+        attr: CUgraphMem_attribute,
+        value: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Gives memory that graphs do not use back to the system. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuDeviceGraphMemTrim(device: CUdevice) -> CUresult;
+    /// Loads device code: PTX text ended with a zero, or a binary. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuModuleLoadData(
+        module: *mut CUmodule,
+        image: *const ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Unloads device code. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuModuleUnload(hmod: CUmodule) -> CUresult;
+    /// Finds a kernel of a module. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuModuleGetFunction(
+        hfunc: *mut CUfunction,
+        hmod: CUmodule,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Runs a kernel in stream order. Since CUDA 4.0.
+    #[since(4000)]
+    fn cuLaunchKernel(
+        f: CUfunction,
+        gridDimX: ::core::ffi::c_uint,
+        gridDimY: ::core::ffi::c_uint,
+        gridDimZ: ::core::ffi::c_uint,
+        blockDimX: ::core::ffi::c_uint,
+        blockDimY: ::core::ffi::c_uint,
+        blockDimZ: ::core::ffi::c_uint,
+        sharedMemBytes: ::core::ffi::c_uint,
+        hStream: CUstream,
+        kernelParams: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+}

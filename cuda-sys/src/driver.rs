@@ -1,0 +1,237 @@
+//! A loaded CUDA driver.
+
+use crate::bindings::{CUdriverProcAddressQueryResult, CUresult, Functions};
+use crate::load::{LoadError, Search};
+use crate::{Provider, Release, Symbol};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use once_cell::sync::OnceCell;
+use std::ffi::CString;
+
+/// A CUDA driver: one method for each function of its interface, each answering [`MissingSymbol`](crate::MissingSymbol)
+/// where the driver lacks it.
+///
+/// The methods are as unsafe as the functions. Nothing is initialised here: call `cuInit` first.
+#[derive(Debug)]
+pub struct Driver {
+    pub(crate) functions: Functions,
+    pub(crate) provider: Provider,
+}
+
+impl Driver {
+    /// Where drivers are looked for: `CUDA_MEM_LIBCUDA`, then the names below, the system's own first.
+    pub const SEARCH: Search = Search {
+        what: "the CUDA driver",
+        remedy: "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), \
+                 or set CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: CUDA_MEM_LIBCUDA=softgpu, where \
+                 the program has softgpu linked in",
+        variable: "CUDA_MEM_LIBCUDA",
+        names: &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"],
+        path: None,
+        linked: Vec::new(),
+    };
+
+    /// The system's driver, loaded once for the process. A failed load is tried again by the next call.
+    ///
+    /// # Errors
+    ///
+    /// No candidate of [`Driver::SEARCH`] loads.
+    pub fn load() -> Result<&'static Driver, LoadError> {
+        static DRIVER: OnceCell<Driver> = OnceCell::new();
+        // SAFETY: the candidates are the system's own driver, or what the user names in the environment.
+        DRIVER.get_or_try_init(|| unsafe { Driver::open(&Driver::SEARCH) })
+    }
+
+    /// Loads a driver from where `search` finds one.
+    ///
+    /// # Errors
+    ///
+    /// No candidate loads.
+    ///
+    /// # Safety
+    ///
+    /// As [`Search::open`].
+    pub unsafe fn open(search: &Search) -> Result<Driver, LoadError> {
+        // SAFETY: the caller's contract, which also covers the signatures of what is exported.
+        unsafe {
+            let opened = search.open()?;
+            Ok(Driver::from_resolver(&opened.name, &mut |name| opened.symbol(name)))
+        }
+    }
+
+    /// A driver whose functions come from anywhere: `resolve` gives an address by name, or null.
+    ///
+    /// A name that `resolve` does not know is asked of the driver's own `cuGetProcAddress_v2`, with the release that
+    /// brought it.
+    ///
+    /// # Safety
+    ///
+    /// An address that `resolve` gives is a function with the signature that `wrapper.h` states for the name, and
+    /// stays valid for the life of the process.
+    pub unsafe fn from_resolver(library: &str, resolve: &mut dyn FnMut(&CStr) -> *const c_void) -> Driver {
+        let ask = resolve(c"cuGetProcAddress_v2");
+        // SAFETY: the caller vouches for the addresses of `resolve`; the driver for those of cuGetProcAddress, which
+        // is asked for the form of the release that wrapper.h describes.
+        let functions = unsafe {
+            let ask = crate::table::function::<GetProcAddress>(ask);
+            Functions::fill(&mut |symbol| match (resolve(symbol.name), ask) {
+                (address, Some(ask)) if address.is_null() => proc_address(ask, symbol),
+                (address, _) => address,
+            })
+        };
+        let mut driver =
+            Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version: None } };
+        let mut number: c_int = 0;
+        // SAFETY: `number` is writable; the function may be called before cuInit.
+        if let Ok(CUresult::CUDA_SUCCESS) = unsafe { driver.cuDriverGetVersion(&mut number) } {
+            driver.provider.version = u32::try_from(number).ok().map(Release::from_number);
+        }
+        driver
+    }
+
+    /// The table.
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// Which library serves, and the CUDA release that it serves.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// Whether the driver has a function.
+    ///
+    /// ```
+    /// # // SAFETY: the resolver knows no function.
+    /// let driver = unsafe { cuda_sys::Driver::from_resolver("nothing", &mut |_| std::ptr::null()) };
+    /// assert!(!driver.has("cuMemPoolCreate"));
+    /// ```
+    pub fn has(&self, name: &str) -> bool {
+        CString::new(name).is_ok_and(|name| !self.functions.address(&name).is_null())
+    }
+}
+
+type GetProcAddress = unsafe extern "C" fn(
+    *const c_char,
+    *mut *mut c_void,
+    c_int,
+    crate::cuuint64_t,
+    *mut CUdriverProcAddressQueryResult,
+) -> CUresult;
+
+/// Asks the driver for a function that its symbol table does not show.
+///
+/// # Safety
+///
+/// `ask` is the driver's cuGetProcAddress_v2.
+unsafe fn proc_address(ask: GetProcAddress, symbol: &Symbol) -> *const c_void {
+    let name = base_name(symbol.name);
+    let Ok(release) = c_int::try_from(symbol.since.number()) else { return ptr::null() };
+    let mut address = ptr::null_mut();
+    let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS;
+    // SAFETY: the name ends with a zero and both results are writable.
+    let result = unsafe { ask(name.as_ptr(), &mut address, release, 0, &mut status) };
+    if result == CUresult::CUDA_SUCCESS { address } else { ptr::null() }
+}
+
+/// A name without its version suffix: what cuGetProcAddress wants.
+fn base_name(name: &CStr) -> CString {
+    let bytes = name.to_bytes();
+    let base = match bytes {
+        [base @ .., b'_', b'v', b'0'..=b'9'] => base,
+        whole => whole,
+    };
+    // A part of a C string holds no zero.
+    CString::new(base).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Linked;
+
+    unsafe extern "C" fn version(out: *mut c_int) -> CUresult {
+        // SAFETY: the caller passes a writable int.
+        unsafe { *out = 12080 };
+        CUresult::CUDA_SUCCESS
+    }
+
+    fn only_version(name: &CStr) -> *const c_void {
+        if name == c"cuDriverGetVersion" { version as *const c_void } else { ptr::null() }
+    }
+
+    #[test]
+    fn a_missing_function_is_an_error_that_names_what_is_needed() {
+        // SAFETY: the one function that the resolver knows has its signature.
+        let driver = unsafe { Driver::from_resolver("libhalf.so", &mut only_version) };
+        assert!(driver.has("cuDriverGetVersion") && !driver.has("cuMemPoolCreate") && !driver.has("nul\0"));
+        // SAFETY: the function is missing, so nothing is called.
+        let error = unsafe { driver.cuMemPoolDestroy(ptr::null_mut()) }.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "libhalf.so has no function cuMemPoolDestroy: it came with CUDA 11.2, and the library serves CUDA 12.8. \
+             Update libhalf.so, or ask `has(\"cuMemPoolDestroy\")` before"
+        );
+    }
+
+    #[test]
+    fn names_lose_their_version_suffix_and_nothing_else() {
+        for (name, base) in [(c"cuMemAlloc_v2", c"cuMemAlloc"), (c"cuInit", c"cuInit"), (c"cu_v", c"cu_v")] {
+            assert_eq!(base_name(name).as_c_str(), base);
+        }
+    }
+
+    #[test]
+    fn get_proc_address_is_asked_for_what_the_symbol_table_lacks() {
+        unsafe extern "C" fn ask(
+            name: *const c_char,
+            out: *mut *mut c_void,
+            release: c_int,
+            _flags: u64,
+            _status: *mut CUdriverProcAddressQueryResult,
+        ) -> CUresult {
+            // SAFETY: the caller passes a C string and a writable pointer.
+            unsafe {
+                if CStr::from_ptr(name) == c"cuDriverGetVersion" && release == 2020 {
+                    *out = version as *mut c_void;
+                    return CUresult::CUDA_SUCCESS;
+                }
+            }
+            CUresult::CUDA_ERROR_NOT_FOUND
+        }
+        let mut resolve = |name: &CStr| {
+            if name == c"cuGetProcAddress_v2" { ask as *const c_void } else { ptr::null() }
+        };
+        // SAFETY: the one function that the resolver knows has its signature.
+        let driver = unsafe { Driver::from_resolver("libinjection.so", &mut resolve) };
+        assert_eq!(driver.provider().version, Some(Release::new(12, 8)));
+        assert!(!driver.has("cuInit"));
+    }
+
+    #[test]
+    fn a_linked_provider_is_taken_by_name() {
+        let linked = vec![Linked { name: "half", symbol: only_version, last_resort: false }];
+        let search = Search { path: Some("half".into()), linked, ..Driver::SEARCH };
+        // SAFETY: the provider's one function has its signature.
+        let driver = unsafe { Driver::open(&search) }.unwrap();
+        assert_eq!(&*driver.provider().library, "half");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no dlopen")]
+    fn a_failed_load_lists_every_place_and_says_what_to_do() {
+        let search = Search { names: &["libnowhere.so.1", "libnowhere.so"], ..Driver::SEARCH };
+        // SAFETY: neither library exists.
+        let text = match unsafe { search.open() } {
+            Err(error) => error.to_string(),
+            Ok(opened) => panic!("{opened:?}"),
+        };
+        assert!(text.contains("libnowhere.so.1: cannot open shared object file"), "{text}");
+        assert!(text.contains("- libnowhere.so: ") && text.contains("Install NVIDIA's driver"), "{text}");
+
+        let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };
+        // SAFETY: there is no library of that name.
+        let text = unsafe { search.open() }.unwrap_err().to_string();
+        assert!(text.contains("no provider is linked into this program"), "{text}");
+    }
+}

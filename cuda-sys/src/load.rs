@@ -1,0 +1,207 @@
+//! Finding a library: an explicit path, then the environment, then the names that the system's loader knows, then what
+//! is linked into the program.
+//!
+//! cuda-sys and vkgdr-sys share this. A library, once opened, is never closed: its functions stay in tables, and other
+//! libraries of the process may hold on to it too.
+
+use core::error::Error;
+use core::ffi::{CStr, c_void};
+use core::fmt;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Gives the address of a function by name, or null. What a linked-in provider offers in place of `dlsym`.
+pub type Resolver = fn(&CStr) -> *const c_void;
+
+/// A provider that is linked into the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Linked {
+    /// The name by which the environment asks for it.
+    pub name: &'static str,
+    /// Where its functions are.
+    pub symbol: Resolver,
+    /// Taken without being asked for, when no library is found.
+    pub last_resort: bool,
+}
+
+/// Where to look for a library.
+///
+/// The order is: [`path`](Self::path); the environment variable [`variable`](Self::variable) (a path, or the name of a
+/// linked-in provider; ignored in a program that runs with raised privileges); the [`names`](Self::names), by the
+/// system's loader; a linked-in provider that is a last resort. A path or an environment variable that is set is the
+/// only candidate: what the user names is used, or reported.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// What is looked for, for the error's text: `the CUDA driver`.
+    pub what: &'static str,
+    /// What to do when it is not found.
+    pub remedy: &'static str,
+    /// The environment variable that names a library.
+    pub variable: &'static str,
+    /// The names to ask the system's loader for.
+    pub names: &'static [&'static str],
+    /// An explicit path, or the name of a linked-in provider.
+    pub path: Option<PathBuf>,
+    /// Providers that are linked into the program.
+    pub linked: Vec<Linked>,
+}
+
+/// One place that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The path or name.
+    pub candidate: String,
+    /// Why it did not serve: the loader's own words.
+    pub reason: String,
+}
+
+/// No library was found. The text lists every place with its reason, and says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// What was looked for.
+    pub what: &'static str,
+    /// Every place, in order.
+    pub attempts: Vec<Attempt>,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot load {}; tried:", self.what)?;
+        for attempt in &self.attempts {
+            write!(f, "\n  - {}: {}", attempt.candidate, attempt.reason)?;
+        }
+        write!(f, "\n{}", self.remedy)
+    }
+}
+
+impl Error for LoadError {}
+
+/// A library that was found.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its path or name, or the linked-in provider's name.
+    pub name: String,
+    symbols: Symbols,
+}
+
+#[derive(Debug)]
+enum Symbols {
+    Library(&'static Library),
+    Linked(Resolver),
+}
+
+impl Opened {
+    /// The address of a symbol, or null.
+    pub fn symbol(&self, name: &CStr) -> *const c_void {
+        match &self.symbols {
+            Symbols::Linked(resolver) => resolver(name),
+            // SAFETY: the symbol is only taken as an address here; `Functions::fill` states its type.
+            Symbols::Library(library) => unsafe {
+                library.get::<*const c_void>(name).map_or(core::ptr::null(), |symbol| symbol.into_raw())
+            },
+        }
+    }
+
+    /// Whether it is linked into the program rather than loaded.
+    pub fn is_linked(&self) -> bool {
+        matches!(self.symbols, Symbols::Linked(_))
+    }
+}
+
+impl Search {
+    /// Opens the first candidate that serves.
+    ///
+    /// # Errors
+    ///
+    /// None does.
+    ///
+    /// # Safety
+    ///
+    /// Opening a library runs its start-up code: the candidates are libraries that the caller trusts, and what they
+    /// export under the interface's names has the interface's signatures.
+    pub unsafe fn open(&self) -> Result<Opened, LoadError> {
+        let chosen = match &self.path {
+            Some(path) => Some((path.clone().into_os_string(), "the given path")),
+            None => environment(self.variable).map(|value| (value, self.variable)),
+        };
+        if let Some((value, source)) = chosen {
+            return match self.linked.iter().find(|linked| value == linked.name) {
+                Some(linked) => Ok(linked.opened()),
+                // SAFETY: the caller's contract.
+                None => unsafe { open(Path::new(&value)) }.map_err(|attempt| self.failed_choice(attempt, source)),
+            };
+        }
+        let mut attempts = Vec::new();
+        for name in self.names {
+            // SAFETY: the caller's contract.
+            match unsafe { open(Path::new(name)) } {
+                Ok(opened) => return Ok(opened),
+                Err(attempt) => attempts.push(attempt),
+            }
+        }
+        match self.linked.iter().find(|linked| linked.last_resort) {
+            Some(linked) => Ok(linked.opened()),
+            None => Err(LoadError { what: self.what, attempts, remedy: self.remedy.to_owned() }),
+        }
+    }
+
+    /// The error when what the user chose does not open.
+    fn failed_choice(&self, attempt: Attempt, source: &str) -> LoadError {
+        let linked: Vec<&str> = self.linked.iter().map(|linked| linked.name).collect();
+        let also = if linked.is_empty() {
+            "no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` do that)".to_owned()
+        } else {
+            format!("the names of providers linked into this program: {}", linked.join(", "))
+        };
+        let remedy = format!(
+            "{source} says so, and nothing else was tried. It takes the path of a shared library, or one of {also}"
+        );
+        LoadError { what: self.what, attempts: vec![attempt], remedy }
+    }
+}
+
+impl Linked {
+    fn opened(&self) -> Opened {
+        Opened { name: self.name.to_owned(), symbols: Symbols::Linked(self.symbol) }
+    }
+}
+
+/// Opens one library for good.
+///
+/// # Safety
+///
+/// As [`Search::open`].
+unsafe fn open(path: &Path) -> Result<Opened, Attempt> {
+    let name = path.display().to_string();
+    // SAFETY: the caller trusts the library's start-up code.
+    match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
+        // Leaked on purpose: see the module's text.
+        Ok(library) => Ok(Opened { name, symbols: Symbols::Library(Box::leak(Box::new(library))) }),
+        Err(error) => Err(Attempt { candidate: name, reason: chain(&error) }),
+    }
+}
+
+/// An error and its sources. libloading keeps the loader's own words in the source.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// An environment variable that is set and not empty, unless the program runs with raised privileges: then its
+/// environment comes from somebody with fewer.
+fn environment(variable: &str) -> Option<OsString> {
+    #[cfg(not(miri))]
+    // SAFETY: `getauxval` only reads the process's auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    std::env::var_os(variable).filter(|value| !value.is_empty())
+}

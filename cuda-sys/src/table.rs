@@ -1,0 +1,163 @@
+//! The function table: one macro turns the generated list of signatures into a struct of function pointers and into
+//! methods that answer a missing symbol with an error.
+
+use crate::Release;
+use core::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+/// A function of a library: its name, and the release that brought it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Symbol {
+    /// The name that the library exports, with its version suffix.
+    pub name: &'static CStr,
+    /// The release that brought the function under this name.
+    pub since: Release,
+}
+
+/// A library was asked for a function that it does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{library} has no function {name}: it came with {interface} {since}, and the library {}. \
+     Update {library}, or ask `has(\"{name}\")` before",
+    serves(.interface, .version)
+)]
+pub struct MissingSymbol {
+    /// The function's name.
+    pub name: &'static str,
+    /// The interface that it belongs to: `CUDA` or `vkgdr`.
+    pub interface: &'static str,
+    /// The release that brought it.
+    pub since: Release,
+    /// The library that was asked.
+    pub library: Arc<str>,
+    /// The release that the library serves, if it says one.
+    pub version: Option<Release>,
+}
+
+fn serves(interface: &str, version: &Option<Release>) -> String {
+    match version {
+        Some(version) => format!("serves {interface} {version}"),
+        None => "does not say its release".to_owned(),
+    }
+}
+
+/// Where a table came from: what errors say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// `CUDA` or `vkgdr`.
+    pub interface: &'static str,
+    /// The library's file name, or the name of the linked-in provider.
+    pub library: Arc<str>,
+    /// The release that it serves.
+    pub version: Option<Release>,
+}
+
+impl Provider {
+    /// The error for a function that this provider lacks.
+    #[cold]
+    pub fn missing(&self, name: &'static str, since: Release) -> MissingSymbol {
+        MissingSymbol { name, interface: self.interface, since, library: self.library.clone(), version: self.version }
+    }
+}
+
+/// Turns an address from a loader into a function pointer of the type that the table wants.
+///
+/// # Safety
+///
+/// `address` is null, or the address of a function with the signature `F`, and stays so for the life of the process.
+/// `F` is a function pointer.
+#[doc(hidden)]
+pub unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: by this function's contract `address`, when not null, is a function of type `F`, a pointer in size.
+    (!address.is_null()).then(|| unsafe { core::mem::transmute_copy::<*const c_void, F>(&address) })
+}
+
+/// Defines a crate's `Functions` and the calling methods of its library type `$library`, which has the fields
+/// `functions: Functions` and `provider: Provider`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! define_functions {
+    ($library:ident {
+        $(
+            #[doc = $doc:literal]
+            #[since($since:literal)]
+            fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;
+        )*
+    }) => {
+        /// One pointer for each function of the interface; `None` where the library lacks it.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Functions {
+            $(
+                #[doc = $doc]
+                pub $name: Option<unsafe extern "C" fn($($argument: $type),*) -> $result>,
+            )*
+        }
+
+        impl Functions {
+            /// A table without functions.
+            pub const EMPTY: Self = Self { $($name: None,)* };
+
+            /// Every function that a table has room for, in the order of `wrapper.h`.
+            pub const SYMBOLS: &'static [$crate::Symbol] = &[
+                $($crate::Symbol {
+                    name: match ::core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("a name without zeros"),
+                    },
+                    since: $crate::Release::from_number($since),
+                },)*
+            ];
+
+            /// Fills a table: `resolve` gives a function's address, or null.
+            ///
+            /// # Safety
+            ///
+            /// An address that `resolve` gives is a function with the signature that `wrapper.h` states for that
+            /// name, and stays valid for the life of the process.
+            pub unsafe fn fill(
+                resolve: &mut dyn FnMut(&$crate::Symbol) -> *const ::core::ffi::c_void,
+            ) -> Self {
+                let mut symbols = Self::SYMBOLS.iter();
+                let mut next = || symbols.next().map_or(::core::ptr::null(), &mut *resolve);
+                // SAFETY: fields are filled in the order of SYMBOLS; the caller vouches for each address.
+                unsafe { Self { $($name: $crate::table::function(next()),)* } }
+            }
+
+            /// The address of a function by name; null where the table lacks it.
+            pub fn address(&self, name: &::core::ffi::CStr) -> *const ::core::ffi::c_void {
+                match name.to_bytes() {
+                    $(bytes if bytes == stringify!($name).as_bytes() => {
+                        self.$name.map_or(::core::ptr::null(), |function| function as *const ::core::ffi::c_void)
+                    })*
+                    _ => ::core::ptr::null(),
+                }
+            }
+        }
+
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        impl $library {
+            $(
+                #[doc = $doc]
+                ///
+                /// # Errors
+                ///
+                /// The library lacks this function.
+                ///
+                /// # Safety
+                ///
+                /// What the interface asks of this function's arguments.
+                #[inline]
+                pub unsafe fn $name(&self, $($argument: $type),*) -> Result<$result, $crate::MissingSymbol> {
+                    match self.functions.$name {
+                        // SAFETY: the table holds functions of this signature; the caller vouches for the arguments.
+                        Some(function) => Ok(unsafe { function($($argument),*) }),
+                        None => Err(self
+                            .provider
+                            .missing(stringify!($name), $crate::Release::from_number($since))),
+                    }
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,1330 @@
+/*
+ * cuda-sys: the memory side of the CUDA driver's C interface, written by hand.
+ *
+ * It needs no CUDA toolkit, only <stddef.h> and <stdint.h>. Every function carries the versioned name that the
+ * driver's library exports, so that the meaning of a name never depends on a header's release. The sentence
+ * "Since CUDA x.y." above a function is read by the generator: it is the release that brought this name with these
+ * arguments, and the release with which cuGetProcAddress is asked for it.
+ *
+ * The conformance tests compare everything here with NVIDIA's own headers. CUDA_SYS_PROTOTYPES_ONLY leaves the types
+ * out, so that the prototypes can be compiled against those.
+ */
+#ifndef CUDA_SYS_WRAPPER_H
+#define CUDA_SYS_WRAPPER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef CUDA_SYS_PROTOTYPES_ONLY
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Handles and words ---- */
+
+/** A device's ordinal, as cuDeviceGet gives it. */
+typedef int CUdevice;
+/** An address in a device's view of memory. */
+typedef unsigned long long CUdeviceptr;
+/** A 32-bit word for stream operations. */
+typedef uint32_t cuuint32_t;
+/** A 64-bit word for stream operations and pool attributes. */
+typedef uint64_t cuuint64_t;
+
+/** A context: a process's state on one device. */
+typedef struct CUctx_st *CUcontext;
+/** A stream: work done in order. */
+typedef struct CUstream_st *CUstream;
+/** An event: a point in a stream. */
+typedef struct CUevent_st *CUevent;
+/** A pool of memory, allocated in stream order. */
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+/** Memory that another API allocated. */
+typedef struct CUextMemory_st *CUexternalMemory;
+/** A semaphore that another API made. */
+typedef struct CUextSemaphore_st *CUexternalSemaphore;
+/** An array of texels; here only so that the copy descriptors have their size. */
+typedef struct CUarray_st *CUarray;
+/** A graph of work. */
+typedef struct CUgraph_st *CUgraph;
+/** A node of a graph. */
+typedef struct CUgraphNode_st *CUgraphNode;
+/** Loaded device code. */
+typedef struct CUmod_st *CUmodule;
+/** A kernel of a module. */
+typedef struct CUfunc_st *CUfunction;
+/** Physical memory made by cuMemCreate. */
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+/** A host function run in stream order. */
+typedef void (*CUhostFn)(void *userData);
+
+/** Size in bytes of an IPC handle. */
+#define CU_IPC_HANDLE_SIZE 64
+/** cuMemHostAlloc: pinned for every context. */
+#define CU_MEMHOSTALLOC_PORTABLE 0x01
+/** cuMemHostAlloc: mapped into the device's address space. */
+#define CU_MEMHOSTALLOC_DEVICEMAP 0x02
+/** cuMemHostAlloc: write-combined; slow to read by the CPU. */
+#define CU_MEMHOSTALLOC_WRITECOMBINED 0x04
+/** cuMemHostRegister: pinned for every context. */
+#define CU_MEMHOSTREGISTER_PORTABLE 0x01
+/** cuMemHostRegister: mapped into the device's address space. */
+#define CU_MEMHOSTREGISTER_DEVICEMAP 0x02
+/** cuMemHostRegister: the range is memory-mapped I/O of a device. */
+#define CU_MEMHOSTREGISTER_IOMEMORY 0x04
+/** cuMemHostRegister: the device only reads it. */
+#define CU_MEMHOSTREGISTER_READ_ONLY 0x08
+/** cuImportExternalMemory: a dedicated resource. */
+#define CUDA_EXTERNAL_MEMORY_DEDICATED 0x1
+/** cuMemPoolCreate: memory for hardware decompression. */
+#define CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS 0x2
+/** cuMemCreate: memory for hardware decompression. */
+#define CU_MEM_CREATE_USAGE_HW_DECOMPRESS 0x2
+
+/* ---- Enumerations ---- */
+
+/** What every driver function returns. */
+typedef enum cudaError_enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_INITIALIZED = 3,
+    CUDA_ERROR_DEINITIALIZED = 4,
+    CUDA_ERROR_PROFILER_DISABLED = 5,
+    CUDA_ERROR_PROFILER_NOT_INITIALIZED = 6,
+    CUDA_ERROR_PROFILER_ALREADY_STARTED = 7,
+    CUDA_ERROR_PROFILER_ALREADY_STOPPED = 8,
+    CUDA_ERROR_STUB_LIBRARY = 34,
+    CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
+    CUDA_ERROR_DEVICE_UNAVAILABLE = 46,
+    CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_INVALID_DEVICE = 101,
+    CUDA_ERROR_DEVICE_NOT_LICENSED = 102,
+    CUDA_ERROR_INVALID_IMAGE = 200,
+    CUDA_ERROR_INVALID_CONTEXT = 201,
+    CUDA_ERROR_CONTEXT_ALREADY_CURRENT = 202,
+    CUDA_ERROR_MAP_FAILED = 205,
+    CUDA_ERROR_UNMAP_FAILED = 206,
+    CUDA_ERROR_ARRAY_IS_MAPPED = 207,
+    CUDA_ERROR_ALREADY_MAPPED = 208,
+    CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+    CUDA_ERROR_ALREADY_ACQUIRED = 210,
+    CUDA_ERROR_NOT_MAPPED = 211,
+    CUDA_ERROR_NOT_MAPPED_AS_ARRAY = 212,
+    CUDA_ERROR_NOT_MAPPED_AS_POINTER = 213,
+    CUDA_ERROR_ECC_UNCORRECTABLE = 214,
+    CUDA_ERROR_UNSUPPORTED_LIMIT = 215,
+    CUDA_ERROR_CONTEXT_ALREADY_IN_USE = 216,
+    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
+    CUDA_ERROR_INVALID_PTX = 218,
+    CUDA_ERROR_INVALID_GRAPHICS_CONTEXT = 219,
+    CUDA_ERROR_NVLINK_UNCORRECTABLE = 220,
+    CUDA_ERROR_JIT_COMPILER_NOT_FOUND = 221,
+    CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
+    CUDA_ERROR_JIT_COMPILATION_DISABLED = 223,
+    CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY = 224,
+    CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC = 225,
+    CUDA_ERROR_CONTAINED = 226,
+    CUDA_ERROR_INVALID_SOURCE = 300,
+    CUDA_ERROR_FILE_NOT_FOUND = 301,
+    CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+    CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+    CUDA_ERROR_OPERATING_SYSTEM = 304,
+    CUDA_ERROR_INVALID_HANDLE = 400,
+    CUDA_ERROR_ILLEGAL_STATE = 401,
+    CUDA_ERROR_LOSSY_QUERY = 402,
+    CUDA_ERROR_NOT_FOUND = 500,
+    CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
+    CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+    CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING = 703,
+    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
+    CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_TOO_MANY_PEERS = 711,
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+    CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
+    CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
+    CUDA_ERROR_MISALIGNED_ADDRESS = 716,
+    CUDA_ERROR_INVALID_ADDRESS_SPACE = 717,
+    CUDA_ERROR_INVALID_PC = 718,
+    CUDA_ERROR_LAUNCH_FAILED = 719,
+    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
+    CUDA_ERROR_TENSOR_MEMORY_LEAK = 721,
+    CUDA_ERROR_NOT_PERMITTED = 800,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
+    CUDA_ERROR_SYSTEM_NOT_READY = 802,
+    CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
+    CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804,
+    CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
+    CUDA_ERROR_MPS_RPC_FAILURE = 806,
+    CUDA_ERROR_MPS_SERVER_NOT_READY = 807,
+    CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808,
+    CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED = 809,
+    CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
+    CUDA_ERROR_CDP_NOT_SUPPORTED = 811,
+    CUDA_ERROR_CDP_VERSION_MISMATCH = 812,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+    CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+    CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+    CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+    CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+    CUDA_ERROR_CAPTURED_EVENT = 907,
+    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+    CUDA_ERROR_TIMEOUT = 909,
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
+    CUDA_ERROR_EXTERNAL_DEVICE = 911,
+    CUDA_ERROR_INVALID_CLUSTER_SIZE = 912,
+    CUDA_ERROR_FUNCTION_NOT_LOADED = 913,
+    CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
+    CUDA_ERROR_KEY_ROTATION = 916,
+    CUDA_ERROR_UNKNOWN = 999
+} CUresult;
+
+/** What cuDeviceGetAttribute can be asked. */
+typedef enum CUdevice_attribute_enum {
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y = 3,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z = 4,
+    CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5,
+    CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y = 6,
+    CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z = 7,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
+    CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK = 8,
+    CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY = 9,
+    CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+    CU_DEVICE_ATTRIBUTE_MAX_PITCH = 11,
+    CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK = 12,
+    CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK = 12,
+    CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
+    CU_DEVICE_ATTRIBUTE_GPU_OVERLAP = 15,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT = 17,
+    CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY = 19,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS = 31,
+    CU_DEVICE_ATTRIBUTE_ECC_ENABLED = 32,
+    CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
+    CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID = 34,
+    CU_DEVICE_ATTRIBUTE_TCC_DRIVER = 35,
+    CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
+    CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
+    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
+    CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT = 40,
+    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
+    CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER = 44,
+    CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID = 50,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
+    CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED = 79,
+    CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED = 80,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
+    CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR = 82,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+    CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD = 84,
+    CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID = 85,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED = 86,
+    CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 87,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED = 90,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 = 92,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1 = 93,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1 = 94,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = 95,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH = 96,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+    CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES = 98,
+    CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED = 99,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST = 101,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED = 102,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED = 104,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED = 105,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR = 106,
+    CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED = 107,
+    CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE = 108,
+    CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE = 109,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
+    CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED = 112,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED = 113,
+    CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED = 114,
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES = 119,
+    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED = 121,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR = 123,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
+    CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT = 126,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED = 127,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED = 128,
+    CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS = 129,
+    CU_DEVICE_ATTRIBUTE_NUMA_CONFIG = 130,
+    CU_DEVICE_ATTRIBUTE_NUMA_ID = 131,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED = 132,
+    CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
+    CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED = 135,
+    CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK = 136,
+    CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED = 138,
+    CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID = 139,
+    CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID = 140,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 141,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED = 142,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED = 143,
+    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED = 144,
+    CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 145,
+    CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED = 146,
+    CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED = 147
+} CUdevice_attribute;
+
+/** What cuDeviceGetP2PAttribute can be asked of a pair of devices. */
+typedef enum CUdevice_P2PAttribute_enum {
+    CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
+    CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
+    CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3,
+    CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED = 4,
+    CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED = 4,
+    CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED = 5
+} CUdevice_P2PAttribute;
+
+/** Flags of a context. */
+typedef enum CUctx_flags_enum {
+    CU_CTX_SCHED_AUTO = 0x0,
+    CU_CTX_SCHED_SPIN = 0x1,
+    CU_CTX_SCHED_YIELD = 0x2,
+    CU_CTX_SCHED_BLOCKING_SYNC = 0x4,
+    CU_CTX_BLOCKING_SYNC = 0x4,
+    CU_CTX_SCHED_MASK = 0x7,
+    CU_CTX_MAP_HOST = 0x8,
+    CU_CTX_LMEM_RESIZE_TO_MAX = 0x10,
+    CU_CTX_COREDUMP_ENABLE = 0x20,
+    CU_CTX_USER_COREDUMP_ENABLE = 0x40,
+    CU_CTX_SYNC_MEMOPS = 0x80,
+    CU_CTX_FLAGS_MASK = 0xff
+} CUctx_flags;
+
+/** Flags of a stream. */
+typedef enum CUstream_flags_enum {
+    CU_STREAM_DEFAULT = 0x0,
+    CU_STREAM_NON_BLOCKING = 0x1
+} CUstream_flags;
+
+/** Flags of an event. */
+typedef enum CUevent_flags_enum {
+    CU_EVENT_DEFAULT = 0x0,
+    CU_EVENT_BLOCKING_SYNC = 0x1,
+    CU_EVENT_DISABLE_TIMING = 0x2,
+    CU_EVENT_INTERPROCESS = 0x4
+} CUevent_flags;
+
+/** Flags of cuEventRecordWithFlags. */
+typedef enum CUevent_record_flags_enum {
+    CU_EVENT_RECORD_DEFAULT = 0x0,
+    CU_EVENT_RECORD_EXTERNAL = 0x1
+} CUevent_record_flags;
+
+/** Flags of cuStreamWaitEvent. */
+typedef enum CUevent_wait_flags_enum {
+    CU_EVENT_WAIT_DEFAULT = 0x0,
+    CU_EVENT_WAIT_EXTERNAL = 0x1
+} CUevent_wait_flags;
+
+/** How a stream compares the word that it waits for. */
+typedef enum CUstreamWaitValue_flags_enum {
+    CU_STREAM_WAIT_VALUE_GEQ = 0x0,
+    CU_STREAM_WAIT_VALUE_EQ = 0x1,
+    CU_STREAM_WAIT_VALUE_AND = 0x2,
+    CU_STREAM_WAIT_VALUE_NOR = 0x3,
+    CU_STREAM_WAIT_VALUE_FLUSH = 0x40000000
+} CUstreamWaitValue_flags;
+
+/** Flags of a word written by a stream. */
+typedef enum CUstreamWriteValue_flags_enum {
+    CU_STREAM_WRITE_VALUE_DEFAULT = 0x0,
+    CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 0x1
+} CUstreamWriteValue_flags;
+
+/** Whether a stream records into a graph. */
+typedef enum CUstreamCaptureStatus_enum {
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+} CUstreamCaptureStatus;
+
+/** Which calls a capture forbids to which threads. */
+typedef enum CUstreamCaptureMode_enum {
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2
+} CUstreamCaptureMode;
+
+/** The kind of memory that an address belongs to. */
+typedef enum CUmemorytype_enum {
+    CU_MEMORYTYPE_HOST = 1,
+    CU_MEMORYTYPE_DEVICE = 2,
+    CU_MEMORYTYPE_ARRAY = 3,
+    CU_MEMORYTYPE_UNIFIED = 4
+} CUmemorytype;
+
+/** Who may touch managed memory. */
+typedef enum CUmemAttach_flags_enum {
+    CU_MEM_ATTACH_GLOBAL = 0x1,
+    CU_MEM_ATTACH_HOST = 0x2,
+    CU_MEM_ATTACH_SINGLE = 0x4
+} CUmemAttach_flags;
+
+/** Advice for managed memory. */
+typedef enum CUmem_advise_enum {
+    CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
+    CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
+    CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3,
+    CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION = 4,
+    CU_MEM_ADVISE_SET_ACCESSED_BY = 5,
+    CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6
+} CUmem_advise;
+
+/** What cuMemRangeGetAttribute can be asked. */
+typedef enum CUmem_range_attribute_enum {
+    CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1,
+    CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2,
+    CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3,
+    CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION = 4,
+    CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE = 5,
+    CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID = 6,
+    CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE = 7,
+    CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID = 8
+} CUmem_range_attribute;
+
+/** What cuPointerGetAttribute can be asked. */
+typedef enum CUpointer_attribute_enum {
+    CU_POINTER_ATTRIBUTE_CONTEXT = 1,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
+    CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,
+    CU_POINTER_ATTRIBUTE_P2P_TOKENS = 5,
+    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
+    CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
+    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+    CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+    CU_POINTER_ATTRIBUTE_MAPPED = 13,
+    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
+    CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
+    CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
+    CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,
+    CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,
+    CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20,
+    CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21
+} CUpointer_attribute;
+
+/** The kind of place where memory lives. */
+typedef enum CUmemLocationType_enum {
+    CU_MEM_LOCATION_TYPE_INVALID = 0,
+    CU_MEM_LOCATION_TYPE_NONE = 0,
+    CU_MEM_LOCATION_TYPE_DEVICE = 1,
+    CU_MEM_LOCATION_TYPE_HOST = 2,
+    CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
+    CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4
+} CUmemLocationType;
+
+/** The kind of an allocation of a pool or of virtual memory. */
+typedef enum CUmemAllocationType_enum {
+    CU_MEM_ALLOCATION_TYPE_INVALID = 0,
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+    CU_MEM_ALLOCATION_TYPE_MANAGED = 2
+} CUmemAllocationType;
+
+/** The kind of handle by which memory is shared; a set of bits. */
+typedef enum CUmemAllocationHandleType_enum {
+    CU_MEM_HANDLE_TYPE_NONE = 0x0,
+    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 0x1,
+    CU_MEM_HANDLE_TYPE_WIN32 = 0x2,
+    CU_MEM_HANDLE_TYPE_WIN32_KMT = 0x4,
+    CU_MEM_HANDLE_TYPE_FABRIC = 0x8
+} CUmemAllocationHandleType;
+
+/** Compression of an allocation. */
+typedef enum CUmemAllocationCompType_enum {
+    CU_MEM_ALLOCATION_COMP_NONE = 0,
+    CU_MEM_ALLOCATION_COMP_GENERIC = 1
+} CUmemAllocationCompType;
+
+/** What a place may do with memory. */
+typedef enum CUmemAccess_flags_enum {
+    CU_MEM_ACCESS_FLAGS_PROT_NONE = 0x0,
+    CU_MEM_ACCESS_FLAGS_PROT_READ = 0x1,
+    CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 0x3
+} CUmemAccess_flags;
+
+/** Which granularity is asked for. */
+typedef enum CUmemAllocationGranularity_flags_enum {
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0x0,
+    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 0x1
+} CUmemAllocationGranularity_flags;
+
+/** The kind of handle for an address range. */
+typedef enum CUmemRangeHandleType_enum {
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 0x1
+} CUmemRangeHandleType;
+
+/** Attributes of a memory pool; sizes in bytes. */
+typedef enum CUmemPool_attribute_enum {
+    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
+} CUmemPool_attribute;
+
+/** Attributes of the memory that graphs hold; sizes in bytes. */
+typedef enum CUgraphMem_attribute_enum {
+    CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
+    CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
+    CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+    CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3
+} CUgraphMem_attribute;
+
+/** Flags of one copy of a batch. */
+typedef enum CUmemcpyFlags_enum {
+    CU_MEMCPY_FLAG_DEFAULT = 0,
+    CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1
+} CUmemcpyFlags;
+
+/** When the source of a copy of a batch may be read. */
+typedef enum CUmemcpySrcAccessOrder_enum {
+    CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
+    CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+    CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3
+} CUmemcpySrcAccessOrder;
+
+/** Flags of cuIpcOpenMemHandle. */
+typedef enum CUipcMem_flags_enum {
+    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 0x1
+} CUipcMem_flags;
+
+/** The kind of handle of memory that another API made. */
+typedef enum CUexternalMemoryHandleType_enum {
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32 = 2,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT = 3,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP = 4,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE = 5,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE = 6,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT = 7,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF = 8,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD = 9
+} CUexternalMemoryHandleType;
+
+/** The kind of handle of a semaphore that another API made. */
+typedef enum CUexternalSemaphoreHandleType_enum {
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD = 1,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32 = 2,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT = 3,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE = 4,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE = 5,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC = 6,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX = 7,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT = 8,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD = 9,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32 = 10
+} CUexternalSemaphoreHandleType;
+
+/** Flags of cuGetProcAddress. */
+typedef enum CUdriverProcAddress_flags_enum {
+    CU_GET_PROC_ADDRESS_DEFAULT = 0x0,
+    CU_GET_PROC_ADDRESS_LEGACY_STREAM = 0x1,
+    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 0x2
+} CUdriverProcAddress_flags;
+
+/** Why cuGetProcAddress found nothing. */
+typedef enum CUdriverProcAddressQueryResult_enum {
+    CU_GET_PROC_ADDRESS_SUCCESS = 0,
+    CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
+    CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
+} CUdriverProcAddressQueryResult;
+
+/* ---- Structures ---- */
+
+/** A device's identity. */
+typedef struct CUuuid_st {
+    char bytes[16];
+} CUuuid;
+
+/** A place where memory lives: a kind, and the device or NUMA node. */
+typedef struct CUmemLocation_st {
+    CUmemLocationType type;
+    int id;
+} CUmemLocation;
+
+/** What a place may do with memory. */
+typedef struct CUmemAccessDesc_st {
+    CUmemLocation location;
+    CUmemAccess_flags flags;
+} CUmemAccessDesc;
+
+/** Properties of a memory pool; zero what is not set. `maxSize` in bytes, 0 for no limit. */
+typedef struct CUmemPoolProps_st {
+    CUmemAllocationType allocType;
+    CUmemAllocationHandleType handleTypes;
+    CUmemLocation location;
+    void *win32SecurityAttributes;
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+} CUmemPoolProps;
+
+/** A pointer of a pool on its way to another process. */
+typedef struct CUmemPoolPtrExportData_st {
+    unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
+/** Properties of physical memory made by cuMemCreate; zero what is not set. */
+typedef struct CUmemAllocationProp_st {
+    CUmemAllocationType type;
+    CUmemAllocationHandleType requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType;
+        unsigned char gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+
+/** A handle by which memory is shared across the nodes of a fabric. */
+typedef struct CUmemFabricHandle_st {
+    unsigned char data[CU_IPC_HANDLE_SIZE];
+} CUmemFabricHandle;
+
+/** A 2D copy; pitches and widths in bytes, heights in rows. */
+typedef struct CUDA_MEMCPY2D_st {
+    size_t srcXInBytes;
+    size_t srcY;
+    CUmemorytype srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes;
+    size_t dstY;
+    CUmemorytype dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes;
+    size_t Height;
+} CUDA_MEMCPY2D;
+
+/** How the copies of a batch may be done. */
+typedef struct CUmemcpyAttributes_st {
+    CUmemcpySrcAccessOrder srcAccessOrder;
+    CUmemLocation srcLocHint;
+    CUmemLocation dstLocHint;
+    unsigned int flags;
+} CUmemcpyAttributes;
+
+/** An allocation on its way to another process. */
+typedef struct CUipcMemHandle_st {
+    char reserved[CU_IPC_HANDLE_SIZE];
+} CUipcMemHandle;
+
+/** An event on its way to another process. */
+typedef struct CUipcEventHandle_st {
+    char reserved[CU_IPC_HANDLE_SIZE];
+} CUipcEventHandle;
+
+/** Memory of another API, to be imported; `size` in bytes. */
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+    CUexternalMemoryHandleType type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+        const void *nvSciBufObject;
+    } handle;
+    unsigned long long size;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+/** A range of imported memory; `offset` and `size` in bytes. */
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
+    unsigned long long offset;
+    unsigned long long size;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+
+/** A semaphore of another API, to be imported. */
+typedef struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st {
+    CUexternalSemaphoreHandleType type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+        const void *nvSciSyncObj;
+    } handle;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;
+
+/** How an imported semaphore is signalled. */
+typedef struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st {
+    struct {
+        struct {
+            unsigned long long value;
+        } fence;
+        union {
+            void *fence;
+            unsigned long long reserved;
+        } nvSciSync;
+        struct {
+            unsigned long long key;
+        } keyedMutex;
+        unsigned int reserved[12];
+    } params;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS;
+
+/** How an imported semaphore is waited for; `timeoutMs` in milliseconds. */
+typedef struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st {
+    struct {
+        struct {
+            unsigned long long value;
+        } fence;
+        union {
+            void *fence;
+            unsigned long long reserved;
+        } nvSciSync;
+        struct {
+            unsigned long long key;
+            unsigned int timeoutMs;
+        } keyedMutex;
+        unsigned int reserved[10];
+    } params;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUDA_SYS_PROTOTYPES_ONLY */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The driver ---- */
+
+/** Starts the driver in this process; `Flags` is 0. Every other call needs it. Since CUDA 2.0. */
+CUresult cuInit(unsigned int Flags);
+
+/** Gives the newest CUDA release that the driver serves, 13000 for 13.0. Since CUDA 2.2. */
+CUresult cuDriverGetVersion(int *driverVersion);
+
+/** Gives the name of an error code. Since CUDA 6.0. */
+CUresult cuGetErrorName(CUresult error, const char **pStr);
+
+/** Gives a sentence on an error code. Since CUDA 6.0. */
+CUresult cuGetErrorString(CUresult error, const char **pStr);
+
+/** Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 12.0. */
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+    CUdriverProcAddressQueryResult *symbolStatus);
+
+/* ---- Devices ---- */
+
+/** Gives the device of an ordinal. Since CUDA 2.0. */
+CUresult cuDeviceGet(CUdevice *device, int ordinal);
+
+/** Counts the devices. Since CUDA 2.0. */
+CUresult cuDeviceGetCount(int *count);
+
+/** Writes the device's name, cut to `len` bytes and ended with a zero. Since CUDA 2.0. */
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev);
+
+/** Gives the identity of the GPU. Since CUDA 9.2. */
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev);
+
+/** Gives the identity of the GPU, or of the MIG instance. Since CUDA 11.4. */
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev);
+
+/** Gives the size of the device's memory in bytes. Since CUDA 3.2. */
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev);
+
+/** Gives an attribute of the device. Since CUDA 2.0. */
+CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev);
+
+/** Writes the device's PCI address, as domain:bus:device.function. Since CUDA 4.1. */
+CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev);
+
+/** Finds a device by its PCI address. Since CUDA 4.1. */
+CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId);
+
+/** Tells whether one device can address another's memory. Since CUDA 4.0. */
+CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev);
+
+/** Gives an attribute of a pair of devices. Since CUDA 8.0. */
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice);
+
+/** Gives the pool that the device always has. Since CUDA 11.2. */
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev);
+
+/** Gives the pool that cuMemAllocAsync draws from. Since CUDA 11.2. */
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
+
+/** Sets the pool that cuMemAllocAsync draws from. Since CUDA 11.2. */
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
+
+/* ---- Contexts ---- */
+
+/** Counts one more user of the device's primary context, which the CUDA runtime uses too. Since CUDA 7.0. */
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev);
+
+/** Counts one user less; the last one ends the context. Since CUDA 11.0. */
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+
+/** Tells whether the primary context is alive, and its flags. Since CUDA 7.0. */
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
+
+/** Sets the flags of the primary context. Since CUDA 11.0. */
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
+
+/** Destroys all that the primary context holds. Since CUDA 11.0. */
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
+
+/** Makes a context and pushes it. Since CUDA 3.2. */
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
+
+/** Destroys a context and all that it holds. Since CUDA 4.0. */
+CUresult cuCtxDestroy_v2(CUcontext ctx);
+
+/** Makes a context current, above the one that was. Since CUDA 4.0. */
+CUresult cuCtxPushCurrent_v2(CUcontext ctx);
+
+/** Takes the current context off the thread's stack. Since CUDA 4.0. */
+CUresult cuCtxPopCurrent_v2(CUcontext *pctx);
+
+/** Replaces the current context. Since CUDA 4.0. */
+CUresult cuCtxSetCurrent(CUcontext ctx);
+
+/** Gives the current context, or null. Since CUDA 4.0. */
+CUresult cuCtxGetCurrent(CUcontext *pctx);
+
+/** Gives the current context's device. Since CUDA 2.0. */
+CUresult cuCtxGetDevice(CUdevice *device);
+
+/** Gives the current context's flags. Since CUDA 7.0. */
+CUresult cuCtxGetFlags(unsigned int *flags);
+
+/** Gives a number that no other context of the process ever has. Since CUDA 12.0. */
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId);
+
+/** Gives the release of the interface that made the context. Since CUDA 3.2. */
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version);
+
+/** Waits for all work of the current context. Since CUDA 2.0. */
+CUresult cuCtxSynchronize(void);
+
+/** Gives the lowest and the highest priority; higher ones are smaller numbers. Since CUDA 5.5. */
+CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
+
+/** Lets the current context address another context's memory. Since CUDA 4.0. */
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags);
+
+/** Ends what cuCtxEnablePeerAccess began. Since CUDA 4.0. */
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext);
+
+/* ---- Streams ---- */
+
+/** Makes a stream. Since CUDA 2.0. */
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags);
+
+/** Makes a stream of a priority. Since CUDA 5.5. */
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority);
+
+/** Ends a stream; its work goes on to the end. Since CUDA 4.0. */
+CUresult cuStreamDestroy_v2(CUstream hStream);
+
+/** Tells whether a stream's work is done: success, or CUDA_ERROR_NOT_READY. Since CUDA 2.0. */
+CUresult cuStreamQuery(CUstream hStream);
+
+/** Waits for a stream's work. Since CUDA 2.0. */
+CUresult cuStreamSynchronize(CUstream hStream);
+
+/** Lets later work of a stream wait for an event. Since CUDA 3.2. */
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags);
+
+/** Gives a stream's priority. Since CUDA 5.5. */
+CUresult cuStreamGetPriority(CUstream hStream, int *priority);
+
+/** Gives a stream's flags. Since CUDA 5.5. */
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags);
+
+/** Gives a number that no other stream of the process ever has. Since CUDA 12.0. */
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId);
+
+/** Gives a stream's context. Since CUDA 9.2. */
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx);
+
+/** Gives a stream's device. Since CUDA 12.8. */
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device);
+
+/** Tells whether a stream records into a graph. Since CUDA 10.0. */
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus);
+
+/** Tells what a stream records into. Since CUDA 11.3. */
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+    CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
+
+/** Swaps the calling thread's capture mode. Since CUDA 10.1. */
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
+
+/** Ties managed memory to a stream. Since CUDA 6.0. */
+CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags);
+
+/** Runs a host function in stream order; it must make no driver call. Since CUDA 10.0. */
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
+
+/** Lets later work of a stream wait for a 32-bit word in memory. Since CUDA 11.7. */
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+
+/** Lets later work of a stream wait for a 64-bit word in memory. Since CUDA 11.7. */
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+
+/** Writes a 32-bit word in stream order. Since CUDA 11.7. */
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+
+/** Writes a 64-bit word in stream order. Since CUDA 11.7. */
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+
+/* ---- Events ---- */
+
+/** Makes an event. Since CUDA 2.0. */
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags);
+
+/** Ends an event. Since CUDA 4.0. */
+CUresult cuEventDestroy_v2(CUevent hEvent);
+
+/** Sets an event to the stream's present end. Since CUDA 2.0. */
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream);
+
+/** Sets an event to the stream's present end, also across a capture. Since CUDA 11.1. */
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags);
+
+/** Tells whether an event has passed: success, or CUDA_ERROR_NOT_READY. Since CUDA 2.0. */
+CUresult cuEventQuery(CUevent hEvent);
+
+/** Waits for an event. Since CUDA 2.0. */
+CUresult cuEventSynchronize(CUevent hEvent);
+
+/** Gives the milliseconds between two events. Since CUDA 2.0. */
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd);
+
+/** Gives the milliseconds between two events. Since CUDA 12.8. */
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd);
+
+/* ---- Device memory ---- */
+
+/** Gives the free and the whole memory of the current device in bytes. Since CUDA 3.2. */
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
+
+/** Allocates device memory. Since CUDA 3.2. */
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);
+
+/** Allocates rows at a pitch that suits the device. Since CUDA 3.2. */
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int
+    ElementSizeBytes);
+
+/** Frees device memory, after all work that may use it. Since CUDA 3.2. */
+CUresult cuMemFree_v2(CUdeviceptr dptr);
+
+/** Gives the allocation that an address lies in. Since CUDA 3.2. */
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr);
+
+/** Exports an address range, as a dma-buf. Since CUDA 11.7. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+    unsigned long long flags);
+
+/* ---- Host memory ---- */
+
+/** Allocates pinned host memory. Since CUDA 3.2. */
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize);
+
+/** Frees pinned host memory. Since CUDA 2.0. */
+CUresult cuMemFreeHost(void *p);
+
+/** Allocates pinned host memory with flags. Since CUDA 2.2. */
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags);
+
+/** Gives the device's address of mapped host memory. Since CUDA 3.2. */
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags);
+
+/** Gives the flags of pinned host memory. Since CUDA 2.3. */
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p);
+
+/** Pins existing host memory. Since CUDA 6.5. */
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags);
+
+/** Ends what cuMemHostRegister began. Since CUDA 4.0. */
+CUresult cuMemHostUnregister(void *p);
+
+/* ---- Managed memory ---- */
+
+/** Allocates memory that moves to whoever touches it. Since CUDA 6.0. */
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags);
+
+/** Moves managed memory to a device in stream order. Since CUDA 8.0. */
+CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream);
+
+/** Moves managed memory to a place in stream order. Since CUDA 12.2. */
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream
+    hStream);
+
+/** Moves many ranges of managed memory. Since CUDA 13.0. */
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t
+    *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+
+/** Drops the contents of many ranges of managed memory. Since CUDA 13.0. */
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream
+    hStream);
+
+/** Drops the contents of many ranges of managed memory and moves them. Since CUDA 13.0. */
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation
+    *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+
+/** Advises the driver on managed memory. Since CUDA 8.0. */
+CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device);
+
+/** Advises the driver on managed memory, with a place. Since CUDA 12.2. */
+CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location);
+
+/** Asks about a range of managed memory. Since CUDA 8.0. */
+CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
+    size_t count);
+
+/** Asks many things about a range of managed memory. Since CUDA 8.0. */
+CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t
+    numAttributes, CUdeviceptr devPtr, size_t count);
+
+/* ---- Copies ---- */
+
+/** Copies between any two addresses. Since CUDA 4.0. */
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount);
+
+/** Copies between any two addresses in stream order. Since CUDA 4.0. */
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
+
+/** Copies from host to device. Since CUDA 3.2. */
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount);
+
+/** Copies from host to device in stream order. Since CUDA 3.2. */
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream);
+
+/** Copies from device to host. Since CUDA 3.2. */
+CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
+
+/** Copies from device to host in stream order. Since CUDA 3.2. */
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
+
+/** Copies within device memory. Since CUDA 3.2. */
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount);
+
+/** Copies within device memory in stream order. Since CUDA 3.2. */
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
+
+/** Copies rows. Since CUDA 3.2. */
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy);
+
+/** Copies rows at any pitch. Since CUDA 3.2. */
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy);
+
+/** Copies rows in stream order. Since CUDA 3.2. */
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream);
+
+/** Copies between the memories of two contexts. Since CUDA 4.0. */
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t
+    ByteCount);
+
+/** Copies between the memories of two contexts in stream order. Since CUDA 4.0. */
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+    size_t ByteCount, CUstream hStream);
+
+/** Does many copies in one call, and tells which one failed. Since CUDA 12.8. */
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes
+    *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream);
+
+/** Does many copies in one call. Since CUDA 13.0. */
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes
+    *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream);
+
+/* ---- Fills ---- */
+
+/** Fills memory with a byte. Since CUDA 3.2. */
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N);
+
+/** Fills memory with a 16-bit word; `N` in words. Since CUDA 3.2. */
+CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N);
+
+/** Fills memory with a 32-bit word; `N` in words. Since CUDA 3.2. */
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N);
+
+/** Fills rows with a byte. Since CUDA 3.2. */
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height);
+
+/** Fills rows with a 16-bit word; `Width` in words. Since CUDA 3.2. */
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height);
+
+/** Fills rows with a 32-bit word; `Width` in words. Since CUDA 3.2. */
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height);
+
+/** Fills memory with a byte in stream order. Since CUDA 3.2. */
+CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream);
+
+/** Fills memory with a 16-bit word in stream order; `N` in words. Since CUDA 3.2. */
+CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream);
+
+/** Fills memory with a 32-bit word in stream order; `N` in words. Since CUDA 3.2. */
+CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream);
+
+/** Fills rows with a byte in stream order. Since CUDA 3.2. */
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
+    CUstream hStream);
+
+/** Fills rows with a 16-bit word in stream order; `Width` in words. Since CUDA 3.2. */
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
+    CUstream hStream);
+
+/** Fills rows with a 32-bit word in stream order; `Width` in words. Since CUDA 3.2. */
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
+    CUstream hStream);
+
+/* ---- Pointers ---- */
+
+/** Asks about an address. Since CUDA 4.0. */
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr);
+
+/** Asks many things about an address. Since CUDA 7.0. */
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr
+    ptr);
+
+/** Sets an attribute of the allocation that an address lies in. Since CUDA 6.0. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr);
+
+/* ---- Stream-ordered allocation and pools ---- */
+
+/** Allocates from the device's present pool in stream order. Since CUDA 11.2. */
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
+
+/** Allocates from a pool in stream order. Since CUDA 11.2. */
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream);
+
+/** Frees in stream order. Since CUDA 11.2. */
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream);
+
+/** Makes a pool. Since CUDA 11.2. */
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps);
+
+/** Ends a pool; its live blocks stay usable. Since CUDA 11.2. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool);
+
+/** Gives unused memory back to the system. Since CUDA 11.2. */
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep);
+
+/** Sets an attribute of a pool. Since CUDA 11.2. */
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
+
+/** Gives an attribute of a pool. Since CUDA 11.2. */
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
+
+/** Sets who may use a pool's memory. Since CUDA 11.2. */
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
+
+/** Tells whether a place may use a pool's memory. Since CUDA 11.2. */
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
+
+/** Exports a pool to other processes. Since CUDA 11.2. */
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+    unsigned long long flags);
+
+/** Imports a pool of another process. Since CUDA 11.2. */
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType
+    handleType, unsigned long long flags);
+
+/** Exports a block of an exported pool. Since CUDA 11.2. */
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr);
+
+/** Imports a block of an imported pool. Since CUDA 11.2. */
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData);
+
+/** Gives the pool that a place always has. Since CUDA 13.0. */
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type);
+
+/** Gives a place's present pool. Since CUDA 13.0. */
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type);
+
+/** Sets a place's present pool. Since CUDA 13.0. */
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool);
+
+/* ---- Virtual memory ---- */
+
+/** Reserves addresses. Since CUDA 10.2. */
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long
+    flags);
+
+/** Gives reserved addresses back. Since CUDA 10.2. */
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
+
+/** Makes physical memory. Since CUDA 10.2. */
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long
+    long flags);
+
+/** Drops a handle of physical memory; mappings keep the memory. Since CUDA 10.2. */
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+
+/** Maps physical memory at reserved addresses. Since CUDA 10.2. */
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long
+    flags);
+
+/** Ends a mapping. Since CUDA 10.2. */
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size);
+
+/** Sets who may use mapped addresses. Since CUDA 10.2. */
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count);
+
+/** Tells what a place may do at an address. Since CUDA 10.2. */
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr);
+
+/** Exports physical memory to other processes. Since CUDA 10.2. */
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+    CUmemAllocationHandleType handleType, unsigned long long flags);
+
+/** Imports physical memory of another process. Since CUDA 10.2. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+    CUmemAllocationHandleType shHandleType);
+
+/** Gives the unit in bytes of physical sizes and mappings. Since CUDA 10.2. */
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+    CUmemAllocationGranularity_flags option);
+
+/** Gives the properties of physical memory. Since CUDA 10.2. */
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle);
+
+/** Gives a handle of the physical memory mapped at an address. Since CUDA 11.0. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr);
+
+/* ---- Sharing between processes ---- */
+
+/** Exports an allocation to other processes. Since CUDA 4.1. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr);
+
+/** Imports an allocation of another process. Since CUDA 11.0. */
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+
+/** Ends what cuIpcOpenMemHandle began. Since CUDA 4.1. */
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr);
+
+/** Exports an event to other processes. Since CUDA 4.1. */
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event);
+
+/** Imports an event of another process. Since CUDA 4.1. */
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle);
+
+/* ---- Memory and semaphores of other APIs ---- */
+
+/** Imports memory; a file descriptor belongs to the driver afterwards. Since CUDA 10.0. */
+CUresult cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc);
+
+/** Maps a range of imported memory; cuMemFree ends it. Since CUDA 10.0. */
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc);
+
+/** Ends an import; mapped ranges must be freed before. Since CUDA 10.0. */
+CUresult cuDestroyExternalMemory(CUexternalMemory extMem);
+
+/** Imports a semaphore. Since CUDA 10.0. */
+CUresult cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
+    *semHandleDesc);
+
+/** Signals semaphores in stream order. Since CUDA 10.0. */
+CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+
+/** Lets later work of a stream wait for semaphores. Since CUDA 10.0. */
+CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+
+/** Ends an import. Since CUDA 10.0. */
+CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
+
+/* ---- Memory held by graphs ---- */
+
+/** Gives an attribute of the memory that graphs hold. Since CUDA 11.4. */
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value);
+
+/** Sets an attribute of the memory that graphs hold. Since CUDA 11.4. */
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value);
+
+/** Gives memory that graphs do not use back to the system. Since CUDA 11.4. */
+CUresult cuDeviceGraphMemTrim(CUdevice device);
+
+/* ---- Kernels ---- */
+
+/** Loads device code: PTX text ended with a zero, or a binary. Since CUDA 2.0. */
+CUresult cuModuleLoadData(CUmodule *module, const void *image);
+
+/** Unloads device code. Since CUDA 2.0. */
+CUresult cuModuleUnload(CUmodule hmod);
+
+/** Finds a kernel of a module. Since CUDA 2.0. */
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name);
+
+/** Runs a kernel in stream order. Since CUDA 4.0. */
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned
+    int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void
+    **kernelParams, void **extra);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUDA_SYS_WRAPPER_H */
