@@ -1,1 +1,72 @@
-//! In the making.
+//! Memory shared by CPU and NVIDIA GPU.
+//!
+//! The libraries of the driver are found and loaded when the program runs; nothing of CUDA is needed to build, and a
+//! program starts on a machine that has none. The examples here run on the software GPU (feature `softgpu`).
+//!
+//! ```
+//! use cuda_mem::{Driver, MappedResource};
+//!
+//! let driver = Driver::software()?; // on a GPU: Driver::load()?
+//! let context = driver.device(0)?.primary_context()?;
+//! let mut memory = MappedResource::new(&context)?.allocate(4096)?;
+//!
+//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores, straight into device memory
+//! let mut seen = [0u32; 3];
+//! memory.device_read(0, &mut seen)?; // the driver's copy of what the device sees
+//! assert_eq!(seen, [1, 2, 3]);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+//!
+//! | here | |
+//! |---|---|
+//! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
+//! | [`Stream`], [`Event`] | work in order |
+//! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`Error`], [`DropError`] | what went wrong, also in drops |
+//!
+//! # Features
+//!
+//! - `vkgdr` (default) links the vkgdr library in.
+//! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
+
+mod context;
+mod device;
+mod driver;
+mod drop_errors;
+mod error;
+mod event;
+mod host_copy;
+pub mod mapped;
+mod stream;
+
+pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
+pub use device::{Device, Uuid};
+pub use driver::{Driver, DriverBuilder};
+pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
+pub use error::{DriverError, Error, Result};
+pub use event::Event;
+pub use mapped::{MappedMemory, MappedResource, SharedMemory};
+pub use stream::{Stream, StreamOptions};
+
+/// The raw bindings that this crate stands on.
+pub use cuda_sys;
+#[cfg(feature = "softgpu")]
+pub use softgpu;
+/// The raw bindings that mapped memory stands on.
+pub use vkgdr_sys;
+
+// What crosses threads is promised here, so that a change that breaks it does not compile.
+const _: () = {
+    const fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<Driver>();
+    crosses_threads::<Device>();
+    crosses_threads::<Context>();
+    crosses_threads::<Stream>();
+    crosses_threads::<Event>();
+    crosses_threads::<MappedResource>();
+    crosses_threads::<MappedMemory>();
+    crosses_threads::<SharedMemory>();
+    crosses_threads::<mapped::SharedCell<u64>>();
+    crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<Error>();
+};

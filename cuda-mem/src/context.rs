@@ -1,0 +1,289 @@
+//! Contexts, and which of them is current.
+
+use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
+use crate::error::call;
+use crate::{Device, Driver, Result};
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr;
+use cuda_sys::{CUcontext, CUdevice};
+use std::sync::Arc;
+
+/// What keeps a borrowed handle of another library alive.
+pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
+
+/// A process's state on one device. Cheap to clone; what is made in it keeps it alive.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// let context = driver.device(0)?.primary_context()?;
+/// {
+///     let _current = context.bind()?; // current on this thread until the guard ends
+/// }
+/// context.synchronize()?;
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: Device,
+    raw: CUcontext,
+    ownership: Ownership,
+    drop_errors: Arc<DropErrors>,
+}
+
+enum Ownership {
+    /// One count of the device's primary context.
+    Primary,
+    /// Made by us.
+    Owned,
+    /// Somebody else's; kept alive by the owner, where there is one.
+    Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
+}
+
+// SAFETY: a CUcontext is a token that every thread may pass to the driver.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Context {
+    pub(crate) fn primary(device: &Device) -> Result<Self> {
+        let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
+        // SAFETY: `raw` is writable.
+        unsafe { call!(cuda.cuDevicePrimaryCtxRetain(&mut raw, device.raw())) }?;
+        Ok(Self::from_inner(device, raw, Ownership::Primary))
+    }
+
+    pub(crate) fn create(device: &Device) -> Result<Self> {
+        let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
+        // SAFETY: `raw` is writable.
+        unsafe { call!(cuda.cuCtxCreate_v2(&mut raw, 0, device.raw())) }?;
+        let context = Self::from_inner(device, raw, Ownership::Owned);
+        // cuCtxCreate leaves the context current; this crate never does.
+        let mut popped = ptr::null_mut();
+        // SAFETY: `popped` is writable; the context just made is on top.
+        unsafe { call!(cuda.cuCtxPopCurrent_v2(&mut popped)) }?;
+        Ok(context)
+    }
+
+    /// Uses a context of another library without owning it.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not know the context.
+    ///
+    /// # Safety
+    ///
+    /// The context stays alive while this value, its clones and what is made in them live.
+    pub unsafe fn borrow_raw(driver: &Driver, raw: CUcontext) -> Result<Self> {
+        Self::borrow(driver, raw, None)
+    }
+
+    /// Uses a context of another library, and holds `owner` for as long.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not know the context.
+    ///
+    /// # Safety
+    ///
+    /// The context stays alive while `owner` does.
+    pub unsafe fn borrow_with_owner(driver: &Driver, raw: CUcontext, owner: ForeignOwner) -> Result<Self> {
+        Self::borrow(driver, raw, Some(owner))
+    }
+
+    fn borrow(driver: &Driver, raw: CUcontext, owner: Option<ForeignOwner>) -> Result<Self> {
+        let (cuda, mut device): (_, CUdevice) = (driver.raw(), 0);
+        let guard = Bound::push(driver, raw)?;
+        // SAFETY: `device` is writable; the guard has made the context current.
+        unsafe { call!(cuda.cuCtxGetDevice(&mut device)) }?;
+        drop(guard);
+        let device = driver.device(device)?;
+        Ok(Self::from_inner(&device, raw, Ownership::Borrowed(owner)))
+    }
+
+    fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
+        let inner = Inner { device: device.clone(), raw, ownership, drop_errors: Arc::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Makes the context current on this thread until the guard ends; then the one before is current again.
+    ///
+    /// # Errors
+    ///
+    /// The context has been destroyed, or the driver has shut down.
+    #[doc(alias = "cuCtxPushCurrent")]
+    pub fn bind(&self) -> Result<Bound<'_>> {
+        Bound::push(self.driver(), self.inner.raw)
+    }
+
+    /// Waits for all work of the context.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed.
+    #[doc(alias = "cuCtxSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        let (cuda, _current) = (self.driver().raw(), self.bind()?);
+        // SAFETY: the context is current.
+        unsafe { call!(cuda.cuCtxSynchronize()) }
+    }
+
+    /// Free and whole memory of the device, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuMemGetInfo")]
+    pub fn memory_info(&self) -> Result<MemoryInfo> {
+        let (cuda, _current) = (self.driver().raw(), self.bind()?);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are writable and the context is current.
+        unsafe { call!(cuda.cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok(MemoryInfo { free, total })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Driver {
+        self.inner.device.driver()
+    }
+
+    /// The driver's handle. It lives as long as this value and its clones.
+    pub fn raw(&self) -> CUcontext {
+        self.inner.raw
+    }
+
+    /// Takes the errors that drops of this context's streams, events and memory have met.
+    pub fn take_drop_errors(&self) -> DropErrorReport {
+        self.inner.drop_errors.take()
+    }
+
+    /// Sets what is called with each such error; `None` ends it.
+    pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
+        self.inner.drop_errors.set_hook(hook);
+    }
+
+    pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {
+        &self.inner.drop_errors
+    }
+
+    /// For drops: runs `end` with the context current. A context or driver that has ended is quiet, any other error
+    /// is kept.
+    pub(crate) fn end(&self, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
+        let result = self.bind().and_then(|_current| end(self.driver().raw()));
+        match result {
+            Err(error) if !error.is_teardown() => self.inner.drop_errors.push(doing, error),
+            _ => {}
+        }
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
+    }
+}
+
+impl Eq for Context {}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ownership = match self.inner.ownership {
+            Ownership::Primary => "primary",
+            Ownership::Owned => "owned",
+            Ownership::Borrowed(_) => "borrowed",
+        };
+        f.debug_struct("Context")
+            .field("raw", &self.inner.raw)
+            .field("device", &self.inner.device.ordinal())
+            .field("ownership", &ownership)
+            .finish()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let driver = self.device.driver();
+        let cuda = driver.raw();
+        let _teardown = driver.teardown();
+        let result = match self.ownership {
+            // SAFETY: the count is ours, and nothing made in it is left: what is made in a context holds it.
+            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
+            // SAFETY: the context is ours, and nothing made in it is left.
+            Ownership::Owned => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
+            Ownership::Borrowed(_) => Ok(()),
+        };
+        if let Err(error) = result
+            && !error.is_teardown()
+        {
+            driver.drop_errors().push("ending a context", error);
+        }
+        // What nobody took does not end unseen.
+        for error in self.drop_errors.take().errors {
+            driver.drop_errors().push(error.doing, error.error);
+        }
+    }
+}
+
+/// Memory of a device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// What is free.
+    pub free: usize,
+    /// What there is.
+    pub total: usize,
+}
+
+/// A context is current on this thread while this lives. It stays on its thread.
+#[must_use = "the context is current only while the guard lives"]
+pub struct Bound<'context> {
+    driver: &'context Driver,
+    pushed: bool,
+    /// Which context is current belongs to a thread.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl<'context> Bound<'context> {
+    /// Pushes the context, unless it is current already.
+    fn push(driver: &'context Driver, raw: CUcontext) -> Result<Self> {
+        let (cuda, mut current) = (driver.raw(), ptr::null_mut());
+        // SAFETY: `current` is writable.
+        unsafe { call!(cuda.cuCtxGetCurrent(&mut current)) }?;
+        let pushed = current != raw;
+        if pushed {
+            // SAFETY: the handle was a context's; a destroyed one gets an error.
+            unsafe { call!(cuda.cuCtxPushCurrent_v2(raw)) }?;
+        }
+        Ok(Self { driver, pushed, on_this_thread: PhantomData })
+    }
+}
+
+impl fmt::Debug for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("pushed", &self.pushed).finish()
+    }
+}
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        if !self.pushed {
+            return;
+        }
+        let (cuda, mut popped) = (self.driver.raw(), ptr::null_mut());
+        // SAFETY: `popped` is writable; what this guard pushed is on top.
+        if let Err(error) = unsafe { call!(cuda.cuCtxPopCurrent_v2(&mut popped)) }
+            && !error.is_teardown()
+        {
+            self.driver.drop_errors().push("making the context before current again", error);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Errors. Each names the call, what was asked, and what to do.
+
+use core::fmt;
+use cuda_sys::load::LoadError;
+use cuda_sys::{CUresult, MissingSymbol};
+
+/// What the functions of this crate return.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why something failed. One variant for each thing that a caller can do something about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A library was not found: install it, or say where it is.
+    #[error(transparent)]
+    Load(Box<LoadError>),
+
+    /// The driver or the vkgdr library is too old for a function.
+    #[error(transparent)]
+    MissingSymbol(Box<MissingSymbol>),
+
+    /// The driver refused a call.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+
+    /// The vkgdr library refused a call; the message is its own.
+    #[error("{call} failed: {message}")]
+    Vkgdr {
+        /// The function.
+        call: &'static str,
+        /// The library's words, with the VK_ or CUDA_ code.
+        message: Box<str>,
+    },
+
+    /// There is not enough memory: free some, or ask for less.
+    #[error("{call}: no room for {requested} bytes on {device} ({free}): {message}", free = FreeBytes(*free))]
+    OutOfMemory {
+        /// The function.
+        call: &'static str,
+        /// What was asked for, in bytes.
+        requested: usize,
+        /// The device's name.
+        device: Box<str>,
+        /// What the device has free, in bytes, where the driver says it.
+        free: Option<usize>,
+        /// The driver's or the library's words.
+        message: Box<str>,
+    },
+
+    /// A range lies outside of the memory.
+    #[error("{call}: bytes {offset} to {offset}+{length} lie outside of memory of {size} bytes")]
+    OutOfRange {
+        /// The function.
+        call: &'static str,
+        /// Where the range begins, in bytes.
+        offset: usize,
+        /// How long it is, in bytes.
+        length: usize,
+        /// How long the memory is, in bytes.
+        size: usize,
+    },
+
+    /// A position is not a multiple of what it must be.
+    #[error("{call}: {what} {value} must be a multiple of {multiple}")]
+    Misaligned {
+        /// The function.
+        call: &'static str,
+        /// What is misaligned.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// What it must be a multiple of.
+        multiple: usize,
+    },
+
+    /// An argument that cannot be.
+    #[error("{call}: {argument} is {value}, but {rule}")]
+    InvalidArgument {
+        /// The function.
+        call: &'static str,
+        /// The argument.
+        argument: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// What it has to be.
+        rule: &'static str,
+    },
+
+    /// The driver, the library or the device cannot do this.
+    #[error("{feature} is not supported here: it needs {needs}")]
+    Unsupported {
+        /// What was asked for.
+        feature: &'static str,
+        /// What it needs.
+        needs: Box<str>,
+    },
+}
+
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        Error::Load(Box::new(error))
+    }
+}
+
+impl From<MissingSymbol> for Error {
+    fn from(error: MissingSymbol) -> Self {
+        Error::MissingSymbol(Box::new(error))
+    }
+}
+
+impl Error {
+    /// The driver's code, where the driver gave one.
+    pub fn driver_code(&self) -> Option<CUresult> {
+        match self {
+            Error::Driver(error) => Some(error.code),
+            _ => None,
+        }
+    }
+
+    /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.
+    pub(crate) fn is_teardown(&self) -> bool {
+        self.driver_code().is_some_and(is_teardown)
+    }
+}
+
+/// The codes of a driver that has shut down and of a context that is gone.
+pub(crate) fn is_teardown(code: CUresult) -> bool {
+    matches!(code, CUresult::CUDA_ERROR_DEINITIALIZED | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+}
+
+struct FreeBytes(Option<usize>);
+
+impl fmt::Display for FreeBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(free) => write!(f, "{free} bytes free"),
+            None => f.write_str("free bytes unknown"),
+        }
+    }
+}
+
+/// A driver call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriverError {
+    /// The function.
+    pub call: &'static str,
+    /// What it returned.
+    pub code: CUresult,
+}
+
+impl core::error::Error for DriverError {}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.code.name().unwrap_or("a code that this release does not know");
+        write!(f, "{} failed: {name} ({})", self.call, self.code.0)?;
+        match advice(self.code) {
+            "" => Ok(()),
+            advice => write!(f, ": {advice}"),
+        }
+    }
+}
+
+/// What to do about a code, where there is something to say.
+fn advice(code: CUresult) -> &'static str {
+    match code {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => "free memory, or ask for less",
+        CUresult::CUDA_ERROR_NOT_INITIALIZED => {
+            "the driver is not initialised in this process; a process forked after initialisation must not use it"
+        }
+        CUresult::CUDA_ERROR_DEINITIALIZED => "the driver has shut down, because the process is ending",
+        CUresult::CUDA_ERROR_NO_DEVICE => {
+            "the driver sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and in a container at --gpus"
+        }
+        CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
+        CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",
+        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => "the context has been destroyed",
+        CUresult::CUDA_ERROR_NOT_SUPPORTED => "this device or driver does not offer it",
+        CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            "the toolkit's stub was loaded in place of the driver; take its folder out of LD_LIBRARY_PATH"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "libcuda and the kernel's driver are of different releases; reboot after an update of the driver"
+        }
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS | CUresult::CUDA_ERROR_LAUNCH_FAILED => {
+            "an earlier kernel broke the context; it stays broken until it is destroyed"
+        }
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => "the call is not allowed while a stream captures",
+        _ => "",
+    }
+}
+
+/// Turns what a call through the table gave into a result.
+pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
+    match result {
+        Ok(CUresult::CUDA_SUCCESS) => Ok(()),
+        Ok(code) => Err(DriverError { call, code }.into()),
+        Err(missing) => Err(missing.into()),
+    }
+}
+
+/// Calls a driver function through the table and checks what it gives: `call!(driver.cuMemAlloc_v2(&mut p, size))`.
+macro_rules! call {
+    ($driver:ident . $function:ident ( $($argument:expr),* $(,)? )) => {
+        $crate::error::check(stringify!($function), $driver.$function($($argument),*))
+    };
+}
+pub(crate) use call;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_error_names_call_code_and_remedy() {
+        let error = DriverError { call: "cuInit", code: CUresult::CUDA_ERROR_NO_DEVICE };
+        let text = error.to_string();
+        assert!(text.starts_with("cuInit failed: CUDA_ERROR_NO_DEVICE (100): the driver sees no GPU"), "{text}");
+        let error = DriverError { call: "cuInit", code: CUresult(31337) };
+        assert_eq!(error.to_string(), "cuInit failed: a code that this release does not know (31337)");
+    }
+
+    #[test]
+    fn errors_are_small_enough_to_return() {
+        assert!(size_of::<Error>() <= 72, "{}", size_of::<Error>());
+    }
+}

@@ -1,0 +1,138 @@
+//! Events: points in streams.
+
+use crate::error::call;
+use crate::stream::done;
+use crate::{Context, Result, Stream};
+use core::fmt;
+use core::ptr;
+use core::time::Duration;
+use cuda_sys::{CUevent, CUevent_flags};
+
+/// A point in a stream that others can wait for.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::{Event, Stream};
+/// let (producer, consumer) = (Stream::new(&context)?, Stream::new(&context)?);
+/// let event = Event::new(&context)?;
+/// event.record(&producer)?;
+/// consumer.wait(&event)?;
+/// event.synchronize()?;
+/// assert!(event.has_passed()?);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Event {
+    context: Context,
+    raw: CUevent,
+}
+
+// SAFETY: a CUevent is a token that every thread may pass to the driver.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event without time stamps: the cheapest kind.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuEventCreate")]
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// An event with time stamps.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn with_timing(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn with_flags(context: &Context, flags: CUevent_flags) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable and the context is current.
+        unsafe { call!(cuda.cuEventCreate(&mut raw, flags.0)) }?;
+        Ok(Self { context: context.clone(), raw })
+    }
+
+    /// Sets the event to the stream's present end.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: the stream belongs to another context.
+    #[doc(alias = "cuEventRecord")]
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: both live.
+        unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
+    }
+
+    /// Whether the work before the event is done. An event that was never recorded has passed.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    #[doc(alias = "cuEventQuery")]
+    pub fn has_passed(&self) -> Result<bool> {
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the event lives.
+        done(unsafe { call!(cuda.cuEventQuery(self.raw)) })
+    }
+
+    /// Waits for the work before the event.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    #[doc(alias = "cuEventSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the event lives.
+        unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
+    }
+
+    /// The time from this event to a later one.
+    ///
+    /// # Errors
+    ///
+    /// One of them has no time stamps, was not recorded, or has not passed yet.
+    #[doc(alias = "cuEventElapsedTime")]
+    pub fn elapsed(&self, later: &Event) -> Result<Duration> {
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let mut milliseconds = 0.0;
+        // SAFETY: the result is writable and both events live.
+        unsafe { call!(cuda.cuEventElapsedTime(&mut milliseconds, self.raw, later.raw)) }?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+    }
+
+    /// The context that the event belongs to.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle. It lives as long as this value.
+    pub fn raw(&self) -> CUevent {
+        self.raw
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _teardown = self.context.driver().teardown();
+        self.context.end("destroying an event", |cuda| {
+            // SAFETY: ours; work that waits for it keeps what it needs.
+            unsafe { call!(cuda.cuEventDestroy_v2(self.raw)) }
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! Copies by the CPU's own loads and stores, to and from memory that a device shares.
+//!
+//! Each byte is accessed once, and nothing outside of the range is. Accesses of 1, 2, 4 and 8 aligned bytes are single
+//! ones. Larger copies go by the widest streaming access that the CPU has: write-combining memory of a GPU takes
+//! streaming stores in whole lines, and gives a line for each streaming load, where ordinary loads fetch a few bytes
+//! each.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod streaming;
+
+use core::sync::atomic::Ordering;
+
+/// Orders all stores of this thread, also those to write-combining memory, before what follows, and drains the CPU's
+/// write-combining buffers.
+#[inline]
+pub(crate) fn store_fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    core::sync::atomic::fence(Ordering::SeqCst);
+    // The instruction alone does not hold back the compiler.
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Stores `length` bytes to shared memory.
+///
+/// # Safety
+///
+/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. No Rust
+/// reference to the destination is alive.
+#[inline]
+pub(crate) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
+    // SAFETY: this function's contract; the alignments are checked.
+    unsafe {
+        match length {
+            0 => {}
+            4 if destination.addr().is_multiple_of(4) => {
+                destination.cast::<u32>().write_volatile(source.cast::<u32>().read_unaligned());
+            }
+            8 if destination.addr().is_multiple_of(8) => {
+                destination.cast::<u64>().write_volatile(source.cast::<u64>().read_unaligned());
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            streaming::LINE.. => streaming::store(source, destination, length),
+            _ => store_words(source, destination, length),
+        }
+    }
+}
+
+/// Loads `length` bytes from shared memory.
+///
+/// # Safety
+///
+/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap.
+#[inline]
+pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize) {
+    // SAFETY: this function's contract; the alignments are checked.
+    unsafe {
+        match length {
+            0 => {}
+            4 if source.addr().is_multiple_of(4) => {
+                destination.cast::<u32>().write_unaligned(source.cast::<u32>().read_volatile());
+            }
+            8 if source.addr().is_multiple_of(8) => {
+                destination.cast::<u64>().write_unaligned(source.cast::<u64>().read_volatile());
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            streaming::SHORTEST_LOAD.. => streaming::load(source, destination, length),
+            _ => load_words(source, destination, length),
+        }
+    }
+}
+
+/// The next access of a copy by words: the largest of 8, 4, 2, 1 that is aligned and fits.
+#[inline]
+fn word(address: usize, left: usize) -> usize {
+    let aligned = 1 << address.trailing_zeros().min(3);
+    let fits = 1usize << left.ilog2().min(3);
+    aligned.min(fits)
+}
+
+/// Stores by aligned words.
+///
+/// # Safety
+///
+/// As [`store`].
+unsafe fn store_words(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
+    while length > 0 {
+        let word = word(destination.addr(), length);
+        // SAFETY: `word` bytes are left on both sides, and the destination is aligned to them.
+        unsafe {
+            match word {
+                8 => destination.cast::<u64>().write_volatile(source.cast::<u64>().read_unaligned()),
+                4 => destination.cast::<u32>().write_volatile(source.cast::<u32>().read_unaligned()),
+                2 => destination.cast::<u16>().write_volatile(source.cast::<u16>().read_unaligned()),
+                _ => destination.write_volatile(source.read()),
+            }
+            (source, destination) = (source.add(word), destination.add(word));
+        }
+        length -= word;
+    }
+}
+
+/// Loads by aligned words.
+///
+/// # Safety
+///
+/// As [`load`].
+unsafe fn load_words(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
+    while length > 0 {
+        let word = word(source.addr(), length);
+        // SAFETY: `word` bytes are left on both sides, and the source is aligned to them.
+        unsafe {
+            match word {
+                8 => destination.cast::<u64>().write_unaligned(source.cast::<u64>().read_volatile()),
+                4 => destination.cast::<u32>().write_unaligned(source.cast::<u32>().read_volatile()),
+                2 => destination.cast::<u16>().write_unaligned(source.cast::<u16>().read_volatile()),
+                _ => destination.write(source.read_volatile()),
+            }
+            (source, destination) = (source.add(word), destination.add(word));
+        }
+        length -= word;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every length and every pair of alignments, with guard bytes around.
+    fn copies_exactly(copy: unsafe fn(*const u8, *mut u8, usize), lengths: impl Iterator<Item = usize>, step: usize) {
+        // Which side is aligned matters, not by how much both are not: one side takes every place in a line.
+        #[repr(align(64))]
+        struct Aligned([u8; 1024]);
+        let source = Aligned(core::array::from_fn(|index| (index * 7 + 3) as u8));
+        for length in lengths {
+            for from in [0, 1, 2, 4, 8, 16, 32, 63] {
+                for to in (0..64).step_by(step) {
+                    let mut destination = Aligned([0xEE; 1024]);
+                    // SAFETY: both lie within the arrays: 64 + 64 + 700 < 1024.
+                    unsafe { copy(source.0.as_ptr().add(from), destination.0.as_mut_ptr().add(64 + to), length) };
+                    let (before, rest) = destination.0.split_at(64 + to);
+                    let (copied, after) = rest.split_at(length);
+                    assert_eq!(copied, &source.0[from..from + length], "length {length}, from {from}, to {to}");
+                    assert!(before.iter().chain(after).all(|byte| *byte == 0xEE), "length {length} to {to}: outside");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stores_copy_every_length_at_every_alignment_and_nothing_else() {
+        let (lengths, step) = if cfg!(miri) { (0..40, 7) } else { (0..300, 1) };
+        copies_exactly(store, lengths, step);
+        copies_exactly(store_words, if cfg!(miri) { 0..20 } else { 0..80 }, step);
+    }
+
+    #[test]
+    fn loads_copy_every_length_at_every_alignment_and_nothing_else() {
+        let (lengths, step) = if cfg!(miri) { (0..40, 7) } else { (0..300, 1) };
+        copies_exactly(load, lengths, step);
+        copies_exactly(load_words, if cfg!(miri) { 0..20 } else { 0..80 }, step);
+    }
+
+    #[test]
+    fn a_word_is_aligned_and_fits() {
+        assert_eq!((word(0, 100), word(1, 100), word(2, 100), word(4, 100), word(0, 3)), (8, 1, 2, 4, 2));
+    }
+}

@@ -1,0 +1,300 @@
+//! One allocation of the vkgdr library, shared by the values that divide it.
+
+use super::atoms::{Coherence, DirtyAtoms, round_outward};
+use super::resource::{MappedResource, failure};
+use crate::error::{Error, Result, call};
+use crate::host_copy;
+use core::ffi::c_int;
+use core::num::NonZeroUsize;
+use core::ops::Range;
+use core::ptr::NonNull;
+use cuda_sys::CUdeviceptr;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use vkgdr_sys::vkgdr_memory_t;
+
+/// Owns the memory. Every range that its methods take lies within the allocation: `MappedMemory` and `SharedMemory`
+/// check that.
+pub(super) struct Allocation {
+    resource: MappedResource,
+    raw: vkgdr_memory_t,
+    host: NonNull<u8>,
+    device: CUdeviceptr,
+    size: usize,
+    coherence: Coherence,
+    /// For non-coherent memory: what was written and not flushed.
+    dirty: Option<DirtyAtoms>,
+    /// For non-coherent memory: held while atoms move, so that one thread's invalidate does not race another's loads.
+    moving: Mutex<()>,
+}
+
+// SAFETY: the vkgdr interface may be used from every thread; the CPU's accesses are exclusive (`MappedMemory`) or
+// volatile (`SharedMemory`).
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// Takes over memory that the library made.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is memory of the resource's library, and nobody else frees it.
+    pub unsafe fn adopt(resource: MappedResource, raw: vkgdr_memory_t) -> Result<Self> {
+        let vkgdr = resource.vkgdr()?;
+        // SAFETY: this function's contract.
+        let (host, device, size, coherent, atom) = unsafe {
+            (
+                vkgdr.vkgdr_memory_get_host_ptr(raw)?,
+                vkgdr.vkgdr_memory_get_device_ptr(raw)?,
+                vkgdr.vkgdr_memory_get_size(raw)?,
+                vkgdr.vkgdr_memory_is_coherent(raw)?,
+                vkgdr.vkgdr_memory_non_coherent_atom_size(raw)?,
+            )
+        };
+        let atom = NonZeroUsize::new(atom).filter(|atom| atom.is_power_of_two());
+        let (Some(host), Some(atom)) = (NonNull::new(host.cast::<u8>()), atom) else {
+            // SAFETY: ours, and not used after this.
+            unsafe { vkgdr.vkgdr_memory_free(raw) }?;
+            return Err(Error::Vkgdr {
+                call: "vkgdr_memory_alloc",
+                message: "the library gave memory without a CPU address or an atom size".into(),
+            });
+        };
+        let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
+        let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
+        Ok(Self { resource, raw, host, device, size, coherence, dirty, moving: Mutex::new(()) })
+    }
+
+    pub fn resource(&self) -> &MappedResource {
+        &self.resource
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    pub fn coherence(&self) -> Coherence {
+        self.coherence
+    }
+
+    #[inline]
+    pub fn host(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset <= self.size);
+        // SAFETY: `offset` lies within the allocation, as the type's text says.
+        unsafe { self.host.as_ptr().add(offset) }
+    }
+
+    pub fn device(&self, offset: usize) -> CUdeviceptr {
+        self.device + offset as CUdeviceptr
+    }
+
+    /// Stores bytes, and remembers the atoms as written. The flush is the caller's.
+    ///
+    /// Bytes of the first and last atom that are not written keep what the device wrote: those atoms are fetched
+    /// before, unless they hold CPU writes already.
+    #[inline]
+    pub fn store(&self, offset: usize, source: &[u8]) -> Result<()> {
+        if self.dirty.is_some() {
+            return self.store_non_coherent(offset, source);
+        }
+        // SAFETY: the range lies within the allocation, and a slice of the caller's does not overlap it.
+        unsafe { host_copy::store(source.as_ptr(), self.host(offset), source.len()) };
+        Ok(())
+    }
+
+    #[cold]
+    fn store_non_coherent(&self, offset: usize, source: &[u8]) -> Result<()> {
+        let range = offset..offset + source.len();
+        let _moving = self.moving();
+        self.fetch_edges(&range)?;
+        self.mark_dirty(range);
+        // SAFETY: as in `store`.
+        unsafe { host_copy::store(source.as_ptr(), self.host(offset), source.len()) };
+        Ok(())
+    }
+
+    /// Loads bytes, after invalidating them.
+    #[inline]
+    pub fn load(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
+        let _moving = match &self.dirty {
+            None => None,
+            Some(_) => {
+                let moving = self.moving();
+                self.invalidate_locked(offset..offset + destination.len())?;
+                Some(moving)
+            }
+        };
+        // SAFETY: the range lies within the allocation, and a slice of the caller's does not overlap it.
+        unsafe { host_copy::load(self.host(offset), destination.as_mut_ptr(), destination.len()) };
+        Ok(())
+    }
+
+    /// Posts the CPU's writes of a range.
+    #[inline]
+    pub fn flush(&self, range: Range<usize>) -> Result<()> {
+        if self.dirty.is_none() {
+            host_copy::store_fence();
+            return Ok(());
+        }
+        let _moving = self.moving();
+        self.flush_locked(range)
+    }
+
+    /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
+    pub fn invalidate(&self, range: Range<usize>) -> Result<()> {
+        if self.dirty.is_none() {
+            return Ok(());
+        }
+        let _moving = self.moving();
+        self.invalidate_locked(range)
+    }
+
+    /// Marks what the caller is about to write, or has written, through a pointer.
+    pub fn mark_dirty(&self, range: Range<usize>) {
+        if let Some(dirty) = &self.dirty {
+            dirty.mark(range);
+        }
+    }
+
+    /// Fetches the atoms at a range's edges that the range covers in part.
+    fn fetch_edges(&self, range: &Range<usize>) -> Result<()> {
+        let Some(dirty) = &self.dirty else { return Ok(()) };
+        let atom = self.coherence.atom();
+        if range.is_empty() {
+            return Ok(());
+        }
+        let last = range.end - 1;
+        let edges = [
+            (!range.start.is_multiple_of(atom)).then_some(range.start),
+            (!range.end.is_multiple_of(atom) && range.end < self.size).then_some(last),
+        ];
+        for edge in edges.into_iter().flatten().filter(|byte| !dirty.is_dirty(*byte)) {
+            self.raw_invalidate(round_outward(edge..edge + 1, atom, self.size))?;
+        }
+        Ok(())
+    }
+
+    fn flush_locked(&self, range: Range<usize>) -> Result<()> {
+        let range = round_outward(range, self.coherence.atom(), self.size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.raw_flush(range.clone())?;
+        if let Some(dirty) = &self.dirty {
+            dirty.clear(range);
+        }
+        Ok(())
+    }
+
+    fn invalidate_locked(&self, range: Range<usize>) -> Result<()> {
+        let Some(dirty) = &self.dirty else { return Ok(()) };
+        let range = round_outward(range, self.coherence.atom(), self.size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        for run in dirty.runs(range.clone()) {
+            let run = run.start..run.end.min(self.size);
+            self.raw_flush(run.clone())?;
+            dirty.clear(run);
+        }
+        self.raw_invalidate(range)
+    }
+
+    fn raw_flush(&self, range: Range<usize>) -> Result<()> {
+        let vkgdr = self.resource.vkgdr()?;
+        // SAFETY: the memory lives, and the range lies within it, in whole atoms.
+        unsafe {
+            if vkgdr.functions().vkgdr_memory_flush_checked.is_none() {
+                return Ok(vkgdr.vkgdr_memory_flush(self.raw, range.start, range.len())?);
+            }
+            match vkgdr.vkgdr_memory_flush_checked(self.raw, range.start, range.len())? {
+                0 => Ok(()),
+                _ => Err(failure(vkgdr, "vkgdr_memory_flush_checked")),
+            }
+        }
+    }
+
+    fn raw_invalidate(&self, range: Range<usize>) -> Result<()> {
+        let vkgdr = self.resource.vkgdr()?;
+        // SAFETY: the memory lives, and the range lies within it, in whole atoms.
+        unsafe {
+            if vkgdr.functions().vkgdr_memory_invalidate_checked.is_none() {
+                return Ok(vkgdr.vkgdr_memory_invalidate(self.raw, range.start, range.len())?);
+            }
+            match vkgdr.vkgdr_memory_invalidate_checked(self.raw, range.start, range.len())? {
+                0 => Ok(()),
+                _ => Err(failure(vkgdr, "vkgdr_memory_invalidate_checked")),
+            }
+        }
+    }
+
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new file descriptor by which another process imports the memory.
+    pub fn export_fd(&self) -> Result<OwnedFd> {
+        let vkgdr = self.resource.vkgdr()?;
+        let mut fd: c_int = -1;
+        // SAFETY: the memory lives and `fd` is writable.
+        if unsafe { vkgdr.vkgdr_memory_export_fd(self.raw, &mut fd) }? != 0 || fd < 0 {
+            return Err(failure(vkgdr, "vkgdr_memory_export_fd"));
+        }
+        // SAFETY: the library made it for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Copies from the device's view to the host by the driver.
+    pub fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
+        let context = self.resource.context();
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let (to, from) = (destination.as_mut_ptr().cast(), self.device(offset));
+        // SAFETY: both ranges lie within their memory; the call returns when the copy is done.
+        unsafe { call!(cuda.cuMemcpyDtoH_v2(to, from, destination.len())) }
+    }
+
+    /// Copies from the host to the device's view by the driver.
+    pub fn device_write(&self, offset: usize, source: &[u8]) -> Result<()> {
+        let context = self.resource.context();
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let (to, from) = (self.device(offset), source.as_ptr().cast());
+        // SAFETY: both ranges lie within their memory. For pageable memory the call may return while the last of the
+        // copy is under way from the driver's own staging; later reads by the device are ordered after it, and the
+        // CPU's reads of the mapping are not: so wait.
+        unsafe { call!(cuda.cuMemcpyHtoD_v2(to, from, source.len())) }?;
+        // SAFETY: the context is current.
+        unsafe { call!(cuda.cuStreamSynchronize(core::ptr::null_mut())) }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let context = self.resource.context();
+        let vkgdr = match self.resource.vkgdr() {
+            Ok(vkgdr) => vkgdr,
+            Err(error) => return context.drop_errors().push("freeing mapped memory", error),
+        };
+        // The context's end is quiet, but the CPU mapping is still to be ended. Not so when the driver has shut down:
+        // the process is ending, and nothing may be called.
+        let current = context.bind();
+        match &current {
+            Err(error) if error.driver_code() == Some(cuda_sys::CUresult::CUDA_ERROR_DEINITIALIZED) => return,
+            Err(error) if !is_gone(error) => context.drop_errors().push("freeing mapped memory", error.clone()),
+            _ => {}
+        }
+        // SAFETY: ours, and nobody reaches it any more.
+        if let Err(error) = unsafe { vkgdr.vkgdr_memory_free(self.raw) } {
+            context.drop_errors().push("freeing mapped memory", error.into());
+        }
+    }
+}
+
+/// A context that was destroyed by others: drivers say so in two ways.
+fn is_gone(error: &Error) -> bool {
+    use cuda_sys::CUresult;
+    matches!(
+        error.driver_code(),
+        Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT)
+    )
+}

@@ -1,0 +1,235 @@
+//! Atoms: the unit in which non-coherent memory is flushed and invalidated. Pure functions and a bitmap; no unsafe.
+
+use core::num::NonZeroUsize;
+use core::ops::{Bound, Range, RangeBounds};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Result};
+
+/// Whether the CPU and the device see each other's writes without help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coherence {
+    /// They do. On a GPU such memory is write-combined for the CPU: a flush is a store fence.
+    Coherent,
+    /// They do not: writes are flushed, and what the device wrote is invalidated, in whole atoms.
+    NonCoherent {
+        /// The atom's size in bytes, a power of two.
+        atom: NonZeroUsize,
+    },
+}
+
+impl Coherence {
+    /// The unit of flush and invalidate in bytes; 1 for coherent memory.
+    pub fn atom(self) -> usize {
+        match self {
+            Coherence::Coherent => 1,
+            Coherence::NonCoherent { atom } => atom.get(),
+        }
+    }
+}
+
+/// The whole atoms that a range touches, cut off at the end of the memory. An empty range touches none.
+pub(crate) fn round_outward(range: Range<usize>, atom: usize, end: usize) -> Range<usize> {
+    if range.is_empty() {
+        return range;
+    }
+    let start = range.start / atom * atom;
+    start..range.end.checked_next_multiple_of(atom).map_or(end, |rounded| rounded.min(end))
+}
+
+/// Turns any range of bytes into one that lies within `size`, or into an error that says what was asked.
+pub(crate) fn resolve(call: &'static str, range: impl RangeBounds<usize>, size: usize) -> Result<Range<usize>> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => Some(start),
+        Bound::Excluded(&start) => start.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.checked_add(1),
+        Bound::Excluded(&end) => Some(end),
+        Bound::Unbounded => Some(size),
+    };
+    match (start, end) {
+        (Some(start), Some(end)) if start <= end && end <= size => Ok(start..end),
+        (start, end) => {
+            let start = start.unwrap_or(usize::MAX);
+            Err(Error::OutOfRange {
+                call,
+                offset: start,
+                length: end.unwrap_or(usize::MAX).saturating_sub(start),
+                size,
+            })
+        }
+    }
+}
+
+/// Checks that `length` bytes at `offset` lie within `size`.
+#[inline]
+pub(crate) fn span(call: &'static str, offset: usize, length: usize, size: usize) -> Result<Range<usize>> {
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(offset..end),
+        _ => Err(Error::OutOfRange { call, offset, length, size }),
+    }
+}
+
+/// Which atoms hold CPU writes that were not flushed.
+#[derive(Debug)]
+pub(crate) struct DirtyAtoms {
+    atom: usize,
+    words: Box<[AtomicU64]>,
+}
+
+impl DirtyAtoms {
+    pub fn new(atom: usize, size: usize) -> Self {
+        let words = size.div_ceil(atom).div_ceil(64);
+        Self { atom, words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Marks the atoms that a range of bytes touches.
+    pub fn mark(&self, range: Range<usize>) {
+        self.each_word(range, |word, mask| {
+            word.fetch_or(mask, Ordering::Relaxed);
+        });
+    }
+
+    /// Unmarks the atoms that a range of bytes touches.
+    pub fn clear(&self, range: Range<usize>) {
+        self.each_word(range, |word, mask| {
+            word.fetch_and(!mask, Ordering::Relaxed);
+        });
+    }
+
+    /// Whether the atom that holds a byte is marked.
+    pub fn is_dirty(&self, byte: usize) -> bool {
+        let index = byte / self.atom;
+        self.words.get(index / 64).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
+    }
+
+    /// The runs of marked atoms among those that a range touches, as ranges of bytes; the last may pass the end of
+    /// the memory.
+    pub fn runs(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let last = if range.is_empty() { 0 } else { range.end.div_ceil(self.atom) };
+        let mut index = range.start / self.atom;
+        core::iter::from_fn(move || {
+            let start = self.next(index, last, true)?;
+            let end = self.next(start, last, false).unwrap_or(last);
+            index = end;
+            Some(start * self.atom..end * self.atom)
+        })
+    }
+
+    /// The first atom from `index` on, before `last`, that is marked or not.
+    fn next(&self, mut index: usize, last: usize, marked: bool) -> Option<usize> {
+        while index < last {
+            let word = self.words.get(index / 64)?.load(Ordering::Relaxed);
+            let word = if marked { word } else { !word } >> (index % 64);
+            if word != 0 {
+                index += word.trailing_zeros() as usize;
+                return (index < last).then_some(index);
+            }
+            index = (index / 64 + 1) * 64;
+        }
+        None
+    }
+
+    fn each_word(&self, range: Range<usize>, mut apply: impl FnMut(&AtomicU64, u64)) {
+        if range.is_empty() {
+            return;
+        }
+        let (first, last) = (range.start / self.atom, (range.end - 1) / self.atom);
+        for word in first / 64..=last / 64 {
+            let low = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
+            let high = if word == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            if let Some(word) = self.words.get(word) {
+                apply(word, low & high);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranges_grow_to_whole_atoms_and_stop_at_the_end() {
+        for atom in [1, 2, 4, 8, 64, 256] {
+            for end in [1, 7, 64, 65, 300, 1024] {
+                for start in 0..=end.min(130) {
+                    for stop in start..=end.min(start + 130) {
+                        let rounded = round_outward(start..stop, atom, end);
+                        if start == stop {
+                            assert!(rounded.is_empty());
+                            continue;
+                        }
+                        assert!(rounded.start <= start && rounded.end >= stop && rounded.end <= end);
+                        assert!(rounded.start.is_multiple_of(atom) && start - rounded.start < atom);
+                        assert!(rounded.end == end || rounded.end.is_multiple_of(atom) && rounded.end - stop < atom);
+                    }
+                }
+            }
+        }
+        assert_eq!(round_outward(usize::MAX - 3..usize::MAX, 64, usize::MAX), usize::MAX - 63..usize::MAX);
+    }
+
+    #[test]
+    fn ranges_outside_of_the_memory_are_errors_that_say_what_was_asked() {
+        assert_eq!(resolve("t", .., 10), Ok(0..10));
+        assert_eq!(resolve("t", 10.., 10), Ok(10..10));
+        assert_eq!(resolve("t", 2..=4, 10), Ok(2..5));
+        let outside = |offset, length| Error::OutOfRange { call: "t", offset, length, size: 10 };
+        assert_eq!(resolve("t", 2..11, 10), Err(outside(2, 9)));
+        assert_eq!(resolve("t", 11.., 10), Err(outside(11, 0)));
+        #[allow(clippy::reversed_empty_ranges)]
+        let reversed = 5..3;
+        assert_eq!(resolve("t", reversed, 10), Err(outside(5, 0)));
+        assert_eq!(resolve("t", 1..=usize::MAX, 10), Err(outside(1, usize::MAX - 1)));
+        assert_eq!(span("t", 4, 6, 10), Ok(4..10));
+        assert_eq!(span("t", usize::MAX, 2, 10), Err(outside(usize::MAX, 2)));
+    }
+
+    proptest! {
+        /// Against one bool for each atom.
+        #[test]
+        #[cfg_attr(miri, ignore = "slow under Miri; the exhaustive tests run there")]
+        fn the_bitmap_does_what_a_list_of_flags_does(
+            atom in prop::sample::select(vec![1usize, 4, 64, 256]),
+            atoms in 1usize..300,
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..40),
+        ) {
+            let size = atom * atoms;
+            let bitmap = DirtyAtoms::new(atom, size);
+            let mut flags = vec![false; atoms];
+            for (mark, a, b) in steps {
+                let (a, b) = (a.index(size + 1), b.index(size + 1));
+                let range = a.min(b)..a.max(b);
+                if mark { bitmap.mark(range.clone()) } else { bitmap.clear(range.clone()) }
+                if !range.is_empty() {
+                    flags[range.start / atom..=(range.end - 1) / atom].fill(mark);
+                }
+            }
+            let mut seen = vec![false; atoms];
+            let mut before = None;
+            for run in bitmap.runs(0..size) {
+                prop_assert!(before.is_none_or(|end| end < run.start), "runs are maximal and in order");
+                before = Some(run.end);
+                seen[run.start / atom..run.end / atom].fill(true);
+            }
+            prop_assert_eq!(&seen, &flags);
+            for (index, flag) in flags.iter().enumerate() {
+                prop_assert_eq!(bitmap.is_dirty(index * atom), *flag);
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_limited_to_the_atoms_that_a_range_touches() {
+        let bitmap = DirtyAtoms::new(64, 64 * 200);
+        bitmap.mark(0..64 * 200);
+        assert_eq!(bitmap.runs(65..66).collect::<Vec<_>>(), vec![64..128]);
+        assert_eq!(bitmap.runs(10..10).count(), 0);
+        bitmap.clear(64..65);
+        assert_eq!(bitmap.runs(0..64 * 200).collect::<Vec<_>>(), vec![0..64, 128..64 * 200]);
+    }
+}

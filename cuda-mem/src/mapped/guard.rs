@@ -1,0 +1,92 @@
+//! Ranges of mapped memory as slices.
+
+use super::allocation::Allocation;
+use crate::Result;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut, Range};
+
+/// A range of mapped memory to read. It borrows the memory: nothing of this crate changes it meanwhile, and device work
+/// of others on it is against [`device_pointer`](super::MappedMemory::device_pointer)'s terms.
+#[must_use = "the range was fetched to be read"]
+pub struct ReadGuard<'memory> {
+    allocation: &'memory Allocation,
+    range: Range<usize>,
+}
+
+impl<'memory> ReadGuard<'memory> {
+    pub(super) fn new(allocation: &'memory Allocation, range: Range<usize>) -> Self {
+        Self { allocation, range }
+    }
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies within the allocation and is initialised (memory of a device always is), and the
+        // guard borrows the one value that reaches it.
+        unsafe { core::slice::from_raw_parts(self.allocation.host(self.range.start), self.range.len()) }
+    }
+}
+
+impl fmt::Debug for ReadGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadGuard").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// A range of mapped memory to write. It is flushed when the guard ends.
+#[must_use = "the range is flushed when the guard ends"]
+pub struct WriteGuard<'memory> {
+    allocation: &'memory Allocation,
+    range: Range<usize>,
+}
+
+impl<'memory> WriteGuard<'memory> {
+    pub(super) fn new(allocation: &'memory Allocation, range: Range<usize>) -> Self {
+        allocation.mark_dirty(range.clone());
+        Self { allocation, range }
+    }
+
+    /// Flushes and ends the guard.
+    ///
+    /// # Errors
+    ///
+    /// The flush failed; the writes are still remembered, and the next flush tries them again.
+    pub fn finish(self) -> Result<()> {
+        let guard = ManuallyDrop::new(self);
+        guard.allocation.flush(guard.range.clone())
+    }
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as for `ReadGuard`.
+        unsafe { core::slice::from_raw_parts(self.allocation.host(self.range.start), self.range.len()) }
+    }
+}
+
+impl DerefMut for WriteGuard<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `ReadGuard`; the guard borrows that value exclusively.
+        unsafe { core::slice::from_raw_parts_mut(self.allocation.host(self.range.start), self.range.len()) }
+    }
+}
+
+impl fmt::Debug for WriteGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteGuard").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.allocation.flush(self.range.clone()) {
+            let context = self.allocation.resource().context();
+            context.drop_errors().push("flushing the writes of a guard", error);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Mapped memory that one value alone reaches by the CPU.
+
+use super::allocation::Allocation;
+use super::atoms::{Coherence, resolve, span};
+use super::pending::Pending;
+use super::{MappedResource, ReadGuard, SharedMemory, WriteGuard};
+use crate::error::call;
+use crate::{Error, Result, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::ops::RangeBounds;
+use cuda_sys::CUdeviceptr;
+use std::sync::Arc;
+
+/// Device memory that the CPU addresses too, or a part of it. The CPU's accesses through this value are exclusive, as
+/// with a `Vec`: writes take `&mut self`. What shall be reached by several at once (threads, running kernels, other
+/// processes) becomes [`SharedMemory`].
+///
+/// Offsets and sizes are in bytes. The memory is freed when the last part of it is dropped.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let resource = cuda_mem::MappedResource::new(&context)?;
+/// let memory = resource.allocate(1 << 20)?;
+/// let (mut left, mut right) = memory.split_at(4096)?; // two parts that share ownership
+/// left.copy_from_slice(0, &[1.0f32, 2.0, 3.0])?;
+/// right.device_write(100, &[7u8; 5])?;
+/// assert_eq!(right.read(100..105)?[..], [7; 5]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct MappedMemory {
+    // Before the allocation: waiting comes before freeing.
+    pending: Pending,
+    allocation: Arc<Allocation>,
+    offset: usize,
+    length: usize,
+}
+
+impl MappedMemory {
+    pub(super) fn whole(allocation: Arc<Allocation>) -> Self {
+        let length = allocation.size();
+        Self { pending: Pending::default(), allocation, offset: 0, length }
+    }
+
+    pub(super) fn part(allocation: Arc<Allocation>, offset: usize, length: usize) -> Self {
+        Self { pending: Pending::default(), allocation, offset, length }
+    }
+
+    /// Writes by CPU stores, and flushes: device work given to the driver after this sees the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit at `offset`; earlier device work failed; the flush failed.
+    #[inline]
+    pub fn copy_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
+        let source = bytemuck::cast_slice(source);
+        let range = self.span("MappedMemory::copy_from_slice", offset, source.len())?;
+        self.pending.wait()?;
+        self.allocation.store(range.start, source)?;
+        self.allocation.flush(range)
+    }
+
+    /// Writes by CPU stores, and does not flush: for several writes before one [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit at `offset`; earlier device work failed.
+    #[inline]
+    pub fn store_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
+        let source = bytemuck::cast_slice(source);
+        let range = self.span("MappedMemory::store_from_slice", offset, source.len())?;
+        self.pending.wait()?;
+        self.allocation.store(range.start, source)
+    }
+
+    /// Reads by CPU loads; non-coherent memory is invalidated before. Loads from a GPU's memory are slow: 1 us for
+    /// each 64 bytes and trip.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer bytes from `offset` on; earlier device work failed; the invalidate failed.
+    #[inline]
+    pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
+        let destination = bytemuck::cast_slice_mut(destination);
+        let range = self.span("MappedMemory::copy_to_slice", offset, destination.len())?;
+        self.pending.wait()?;
+        self.allocation.load(range.start, destination)
+    }
+
+    /// A range to read as a slice. Waits for device work that the memory knows of, and invalidates.
+    ///
+    /// Ordinary loads from a GPU's memory are slower still than [`copy_to_slice`](Self::copy_to_slice).
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; device work failed; the invalidate failed.
+    pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_>> {
+        let range = self.resolve("MappedMemory::read", range)?;
+        self.pending.wait()?;
+        self.allocation.invalidate(range.clone())?;
+        Ok(ReadGuard::new(&self.allocation, range))
+    }
+
+    /// A range to write (and read) as a slice. It is flushed when the guard ends; end it with
+    /// [`finish`](WriteGuard::finish) to see errors.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; device work failed; the invalidate failed.
+    pub fn write(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_>> {
+        let range = self.resolve("MappedMemory::write", range)?;
+        self.pending.wait()?;
+        self.allocation.invalidate(range.clone())?;
+        Ok(WriteGuard::new(&self.allocation, range))
+    }
+
+    /// Posts the CPU's writes of a range: device work given to the driver after this sees them. On non-coherent memory
+    /// whole atoms go.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; the library refuses.
+    #[doc(alias = "vkgdr_memory_flush")]
+    #[inline]
+    pub fn flush(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        let range = self.resolve("MappedMemory::flush", range)?;
+        self.allocation.flush(range)
+    }
+
+    /// Fetches the device's writes of a range, in whole atoms. CPU writes in those atoms that were not flushed are
+    /// flushed first, never lost. Reads through this value do it themselves.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; device work failed; the library refuses.
+    #[doc(alias = "vkgdr_memory_invalidate")]
+    pub fn invalidate(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        let range = self.resolve("MappedMemory::invalidate", range)?;
+        self.pending.wait()?;
+        self.allocation.invalidate(range)
+    }
+
+    /// Reads what the device sees, by the driver's copy.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer bytes from `offset` on; the driver refuses.
+    #[doc(alias = "cuMemcpyDtoH")]
+    pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
+        let destination = bytemuck::cast_slice_mut(destination);
+        let range = self.span("MappedMemory::device_read", offset, destination.len())?;
+        self.pending.wait()?;
+        self.allocation.device_read(range.start, destination)
+    }
+
+    /// Writes what the device sees, by the driver's copy. The CPU's own writes that were not flushed are flushed
+    /// before, so that they do not undo it later.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit at `offset`; the driver refuses.
+    #[doc(alias = "cuMemcpyHtoD")]
+    pub fn device_write<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
+        let source = bytemuck::cast_slice(source);
+        let range = self.span("MappedMemory::device_write", offset, source.len())?;
+        self.pending.wait()?;
+        self.allocation.flush(range.clone())?;
+        self.allocation.device_write(range.start, source)
+    }
+
+    /// Fills a range with a byte, by the device, in stream order. Later accesses through this value wait for it.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; the driver refuses.
+    #[doc(alias = "cuMemsetD8Async")]
+    pub fn device_fill(&mut self, range: impl RangeBounds<usize>, byte: u8, stream: &Stream) -> Result<()> {
+        let range = self.resolve("MappedMemory::device_fill", range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.allocation.flush(range.clone())?;
+        {
+            let context = self.allocation.resource().context();
+            let (cuda, _current) = (context.driver().raw(), context.bind()?);
+            let start = self.allocation.device(range.start);
+            // SAFETY: the range lies within the memory, which stays until the work is done: `pending` waits for it.
+            unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) }?;
+        }
+        self.record_use(stream)
+    }
+
+    /// Tells the memory that work given to `stream` so far uses it: kernels that were launched with
+    /// [`device_pointer`](Self::device_pointer). Accesses by the CPU and the end of the memory wait for that work.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn record_use(&mut self, stream: &Stream) -> Result<()> {
+        self.pending.record(stream)
+    }
+
+    /// Divides the memory into two parts that share its ownership: `[0, middle)` and `[middle, len)`.
+    ///
+    /// # Errors
+    ///
+    /// `middle` lies past the end or, on non-coherent memory, within an atom: two parts never share one. The memory is
+    /// given back in the error's place by [`try_split_at`](Self::try_split_at).
+    pub fn split_at(self, middle: usize) -> Result<(Self, Self)> {
+        self.try_split_at(middle).map_err(|(_, error)| error)
+    }
+
+    /// As [`split_at`](Self::split_at), and gives the memory back when it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`split_at`](Self::split_at).
+    pub fn try_split_at(self, middle: usize) -> Result<(Self, Self), (Self, Error)> {
+        const CALL: &str = "MappedMemory::split_at";
+        let atom = self.coherence().atom();
+        let position = match span(CALL, middle, 0, self.length) {
+            Ok(range) => self.offset + range.start,
+            Err(error) => return Err((self, error)),
+        };
+        if !position.is_multiple_of(atom) && middle != 0 && middle != self.length {
+            let error = Error::Misaligned { call: CALL, what: "middle", value: middle, multiple: atom };
+            return Err((self, error));
+        }
+        let right = Self {
+            pending: self.pending.same(),
+            allocation: self.allocation.clone(),
+            offset: position,
+            length: self.length - middle,
+        };
+        let mut left = self;
+        left.length = middle;
+        Ok((left, right))
+    }
+
+    /// Opens the memory to others: threads, running kernels, other processes. Waits for device work that the memory
+    /// knows of, as a drop does.
+    pub fn into_shared(self) -> SharedMemory {
+        let (allocation, offset, length) = (self.allocation.clone(), self.offset, self.length);
+        SharedMemory::new(allocation, offset, length)
+    }
+
+    /// The device's address of the first byte, for kernels and for other libraries. Valid while any part of the memory
+    /// lives; tell the memory of the work that uses it with [`record_use`](Self::record_use).
+    #[doc(alias = "vkgdr_memory_get_device_ptr")]
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.allocation.device(self.offset)
+    }
+
+    /// The CPU's address of the first byte. Valid while any part of the memory lives. Accesses through it are the
+    /// caller's care: ordering, flush and invalidate too ([`mark_written`](Self::mark_written) for the last).
+    #[doc(alias = "vkgdr_memory_get_host_ptr")]
+    pub fn host_pointer(&self) -> *mut u8 {
+        self.allocation.host(self.offset)
+    }
+
+    /// Tells the memory that a range was written through [`host_pointer`](Self::host_pointer), so that an invalidate
+    /// does not lose it.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory.
+    pub fn mark_written(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        let range = self.resolve("MappedMemory::mark_written", range)?;
+        self.allocation.mark_dirty(range);
+        Ok(())
+    }
+
+    /// The size in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no bytes: a part may be empty.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether CPU and device see each other's writes without help.
+    pub fn coherence(&self) -> Coherence {
+        self.allocation.coherence()
+    }
+
+    /// Where the memory came from.
+    pub fn resource(&self) -> &MappedResource {
+        self.allocation.resource()
+    }
+
+    #[inline]
+    fn span(&self, call: &'static str, offset: usize, length: usize) -> Result<core::ops::Range<usize>> {
+        let range = span(call, offset, length, self.length)?;
+        Ok(self.offset + range.start..self.offset + range.end)
+    }
+
+    #[inline]
+    fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<core::ops::Range<usize>> {
+        let range = resolve(call, range, self.length)?;
+        Ok(self.offset + range.start..self.offset + range.end)
+    }
+}
+
+impl fmt::Debug for MappedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedMemory")
+            .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
+            .field("host_pointer", &self.host_pointer())
+            .field("len", &self.length)
+            .field("coherence", &self.coherence())
+            .finish()
+    }
+}
+
+impl Drop for MappedMemory {
+    fn drop(&mut self) {
+        if let Err(error) = self.pending.wait()
+            && !error.is_teardown()
+        {
+            self.resource().context().drop_errors().push("waiting for device work before freeing memory", error);
+        }
+    }
+}

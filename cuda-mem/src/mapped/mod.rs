@@ -1,0 +1,43 @@
+//! Mapped memory: device memory that the CPU addresses too.
+//!
+//! A CPU store to it reaches the device in about 0.1 us, where a copy by the driver takes 5. It is made by the vkgdr
+//! library (Vulkan allocates and maps, CUDA imports), and needs no kernel module.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`MappedResource`] | a device, open for mapped memory |
+//! | [`MappedMemory`] | memory that this value alone reaches by the CPU: copies, guards |
+//! | [`ReadGuard`], [`WriteGuard`] | a range of it as a slice |
+//! | [`SharedMemory`] | memory that others write at the same time (kernels, other threads, other processes): copies, words |
+//! | [`SharedCell`] | one word of it |
+//! | [`MappedExport`] | on its way to another process |
+//!
+//! # When is a CPU write visible?
+//!
+//! A write is *posted* when it is flushed: device work given to the driver after that sees it. A kernel that runs
+//! already sees it some time later; write the data, flush, write a flag, flush, and the kernel that sees the flag sees
+//! the data. On coherent memory (NVIDIA's desktop and server drivers offer it) a flush is a store fence. On
+//! non-coherent memory it moves whole [atoms](Coherence): what the CPU writes and what the device writes must not lie
+//! in one atom at one time.
+//!
+//! # When is a device write visible?
+//!
+//! When the work that wrote it is done (wait for its stream or event) and, on non-coherent memory, the range is
+//! invalidated, which reads of this crate do. Invalidating never loses CPU writes that were not flushed: they are
+//! flushed first.
+
+mod allocation;
+mod atoms;
+mod export;
+mod guard;
+mod memory;
+mod pending;
+mod resource;
+mod shared;
+
+pub use atoms::Coherence;
+pub use export::{MappedDescriptor, MappedExport};
+pub use guard::{ReadGuard, WriteGuard};
+pub use memory::MappedMemory;
+pub use resource::{CoherenceWish, MappedResource};
+pub use shared::{SharedCell, SharedMemory, SharedWord};

@@ -1,0 +1,63 @@
+//! Device work that uses a piece of memory, as far as it was told.
+
+use crate::{Event, Result, Stream};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// The streams whose work uses the memory, each with an event after the last of it.
+#[derive(Default)]
+pub(super) struct Pending(Vec<Use>);
+
+struct Use {
+    stream: Stream,
+    event: std::sync::Arc<Event>,
+    outstanding: AtomicBool,
+}
+
+impl Pending {
+    /// Remembers the work given to `stream` so far. Where that fails, it waits for the work instead, so that none is
+    /// forgotten.
+    pub fn record(&mut self, stream: &Stream) -> Result<()> {
+        self.try_record(stream).or_else(|error| {
+            stream.synchronize()?;
+            Err(error)
+        })
+    }
+
+    fn try_record(&mut self, stream: &Stream) -> Result<()> {
+        if let Some(known) = self.0.iter_mut().find(|known| known.stream == *stream) {
+            // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
+            known.event.record(stream)?;
+            *known.outstanding.get_mut() = true;
+            return Ok(());
+        }
+        let event = Event::new(stream.context())?;
+        event.record(stream)?;
+        self.0.push(Use { stream: stream.clone(), event: event.into(), outstanding: AtomicBool::new(true) });
+        Ok(())
+    }
+
+    /// Waits for all of it.
+    #[inline]
+    pub fn wait(&self) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        for used in &self.0 {
+            if used.outstanding.load(Ordering::Acquire) {
+                used.event.synchronize()?;
+                used.outstanding.store(false, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// For the other part of divided memory: the same work.
+    pub fn same(&self) -> Self {
+        let copy = |used: &Use| Use {
+            stream: used.stream.clone(),
+            event: used.event.clone(),
+            outstanding: AtomicBool::new(used.outstanding.load(Ordering::Acquire)),
+        };
+        Self(self.0.iter().map(copy).collect())
+    }
+}

@@ -1,0 +1,232 @@
+//! A device, open for mapped memory.
+
+use super::allocation::Allocation;
+use super::{MappedExport, MappedMemory, SharedMemory};
+use crate::driver::{cuda_symbol, take_text};
+use crate::{Context, Error, Result};
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use cuda_sys::Provider;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
+
+/// Which coherence mapped memory shall have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoherenceWish {
+    /// Coherent where the device offers it.
+    #[default]
+    Preferred,
+    /// Coherent, or opening fails.
+    Required,
+    /// Treated as non-coherent even where it is coherent: to find missing flushes.
+    ForcedNonCoherent,
+}
+
+/// A device, open for mapped memory. Cheap to clone; memory keeps it open.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// use cuda_mem::MappedResource;
+/// let context = driver.device(0)?.primary_context()?;
+/// let resource = MappedResource::new(&context)?;
+/// let mut memory = resource.allocate(4096)?;
+/// memory.copy_from_slice(0, b"by CPU stores")?;
+///
+/// // The same bytes, as the device sees them.
+/// let mut seen = [0u8; 13];
+/// memory.device_read(0, &mut seen)?;
+/// assert_eq!(&seen, b"by CPU stores");
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MappedResource {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // The context outlives the handle: `drop` below closes the handle first.
+    context: Context,
+    raw: vkgdr_t,
+}
+
+// SAFETY: the vkgdr interface may be used from every thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl MappedResource {
+    /// Opens the context's device; coherent memory is preferred. The first open of a process takes a hundred
+    /// milliseconds or more, later ones little.
+    ///
+    /// # Errors
+    ///
+    /// There is no vkgdr library, no Vulkan, or no Vulkan device with the CUDA device's identity; the text says which.
+    #[doc(alias = "vkgdr_open")]
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_coherence(context, CoherenceWish::Preferred)
+    }
+
+    /// Opens the context's device.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); or coherence is required and not offered.
+    #[doc(alias = "vkgdr_open")]
+    pub fn with_coherence(context: &Context, wish: CoherenceWish) -> Result<Self> {
+        let flags = match wish {
+            CoherenceWish::Preferred => 0,
+            CoherenceWish::Required => VKGDR_OPEN_REQUIRE_COHERENT_BIT,
+            CoherenceWish::ForcedNonCoherent => VKGDR_OPEN_FORCE_NON_COHERENT_BIT,
+        };
+        let vkgdr = context.driver().vkgdr()?;
+        let _current = context.bind()?;
+        let device = context.device().raw();
+        let raw = if vkgdr.functions().vkgdr_open_with_cuda.is_some() {
+            let user = ptr::from_ref(context.driver().raw()).cast_mut().cast::<c_void>();
+            // SAFETY: `cuda_symbol` takes what `user` is; it lives through the call.
+            unsafe { vkgdr.vkgdr_open_with_cuda(device, flags, Some(cuda_symbol), user) }?
+        } else {
+            // SAFETY: any device and flags may be asked for.
+            unsafe { vkgdr.vkgdr_open(device, flags) }?
+        };
+        if raw.is_null() {
+            return Err(failure(vkgdr, "vkgdr_open"));
+        }
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }) })
+    }
+
+    /// Allocates `size` bytes. A driver call each time (200 us on a GPU): allocate once, and divide with
+    /// [`MappedMemory::split_at`].
+    ///
+    /// # Errors
+    ///
+    /// `size` is 0, or there is no room: [`Error::OutOfMemory`].
+    #[doc(alias = "vkgdr_memory_alloc")]
+    pub fn allocate(&self, size: usize) -> Result<MappedMemory> {
+        if size == 0 {
+            return Err(zero_size("MappedResource::allocate"));
+        }
+        let vkgdr = self.vkgdr()?;
+        let _current = self.context().bind()?;
+        // SAFETY: the handle lives.
+        let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.inner.raw, size, 0) }?;
+        if raw.is_null() {
+            return Err(self.out_of_memory(failure(vkgdr, "vkgdr_memory_alloc"), size));
+        }
+        Ok(MappedMemory::whole(self.adopt(raw)?))
+    }
+
+    /// Maps memory that another process exported, for the CPU and for CUDA. The other process may write it at any
+    /// time, so it comes as [`SharedMemory`].
+    ///
+    /// # Errors
+    ///
+    /// The export is another device's, the descriptor is not what it says, or the vkgdr library is upstream's, which
+    /// cannot import.
+    pub fn import(&self, export: MappedExport) -> Result<SharedMemory> {
+        let (fd, descriptor) = export.into_parts();
+        let uuid = self.context().device().uuid()?;
+        if descriptor.device != uuid {
+            return Err(Error::InvalidArgument {
+                call: "MappedResource::import",
+                argument: "the export's device",
+                value: descriptor.device.to_string().into(),
+                rule: "memory is imported on the device that holds it",
+            });
+        }
+        descriptor.check()?;
+        let vkgdr = self.vkgdr()?;
+        let _current = self.context().bind()?;
+        // SAFETY: the handle lives; the descriptor is open, and ours until the library takes it.
+        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.inner.raw, fd.as_raw_fd(), descriptor.size, 0) }?;
+        if raw.is_null() {
+            return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
+        }
+        // The library has it now.
+        core::mem::forget(fd);
+        let memory = MappedMemory::whole(self.adopt(raw)?).into_shared();
+        memory.slice(descriptor.offset..descriptor.offset + descriptor.length)
+    }
+
+    /// Takes over what the library allocated.
+    fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
+        // SAFETY: `raw` was just made by this resource's library, and nobody else has it.
+        unsafe { Allocation::adopt(self.clone(), raw) }.map(Arc::new)
+    }
+
+    /// Gives "no room" its own error, with what the device has free.
+    fn out_of_memory(&self, error: Error, requested: usize) -> Error {
+        match error {
+            Error::Vkgdr { call, message } if is_out_of_memory(&message) => Error::OutOfMemory {
+                call,
+                requested,
+                device: self.context().device().name().unwrap_or_default().into(),
+                free: self.context().memory_info().ok().map(|info| info.free),
+                message,
+            },
+            other => other,
+        }
+    }
+
+    /// The context in which the memory is used.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Which vkgdr library serves.
+    ///
+    /// # Errors
+    ///
+    /// Never, once the resource is open.
+    pub fn provider(&self) -> Result<&Provider> {
+        Ok(self.vkgdr()?.provider())
+    }
+
+    pub(super) fn vkgdr(&self) -> Result<&Vkgdr> {
+        self.context().driver().vkgdr()
+    }
+
+    /// The library's handle. It lives as long as this value and its clones.
+    pub fn raw(&self) -> vkgdr_t {
+        self.inner.raw
+    }
+}
+
+impl fmt::Debug for MappedResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedResource").field("context", self.context()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let result = self.context.driver().vkgdr().and_then(|vkgdr| {
+            // SAFETY: ours, and no memory is left: memory holds the resource.
+            Ok(unsafe { vkgdr.vkgdr_close(self.raw) }?)
+        });
+        if let Err(error) = result {
+            self.context.drop_errors().push("closing a mapped resource", error);
+        }
+    }
+}
+
+/// The library's words on its last failure in this thread.
+#[cold]
+pub(super) fn failure(vkgdr: &Vkgdr, call: &'static str) -> Error {
+    // SAFETY: the function takes nothing and gives text that is ours to free.
+    let text = unsafe { vkgdr.vkgdr_last_error() }.ok().and_then(|text| unsafe { take_text(text) });
+    Error::Vkgdr { call, message: text.unwrap_or_else(|| "the library gave no reason".to_owned()).into() }
+}
+
+/// Whether the library's words say that there is no room.
+fn is_out_of_memory(message: &str) -> bool {
+    ["VK_ERROR_OUT_OF_DEVICE_MEMORY", "VK_ERROR_OUT_OF_HOST_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"]
+        .iter()
+        .any(|code| message.contains(code))
+}
+
+fn zero_size(call: &'static str) -> Error {
+    Error::InvalidArgument { call, argument: "size", value: "0".into(), rule: "an allocation has at least one byte" }
+}

@@ -1,0 +1,289 @@
+//! Mapped memory that several reach at once: threads, running kernels, other processes.
+
+use super::allocation::Allocation;
+use super::atoms::{Coherence, resolve, span};
+use super::{MappedDescriptor, MappedExport, MappedMemory, MappedResource};
+use crate::{Error, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Range, RangeBounds};
+use cuda_sys::CUdeviceptr;
+use std::sync::Arc;
+
+/// Mapped memory that others may read and write at the same time. There are no slices of it: copies and words are
+/// volatile, and what they read is what is there at that moment. Who may touch what and when is the program's to say,
+/// with flags such as [`SharedCell`].
+///
+/// Cheap to clone; parts share ownership.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let resource = cuda_mem::MappedResource::new(&context)?;
+/// let memory = resource.allocate(4096)?.into_shared();
+/// let flag = memory.cell::<u32>(0)?;
+/// let payload = memory.slice(64..128)?;
+///
+/// payload.copy_from_slice(0, b"the data first")?; // written and flushed
+/// flag.store(1)?; // then the flag that a kernel waits for
+/// assert_eq!(flag.load()?, 1);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedMemory {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    length: usize,
+}
+
+impl SharedMemory {
+    pub(super) fn new(allocation: Arc<Allocation>, offset: usize, length: usize) -> Self {
+        Self { allocation, offset, length }
+    }
+
+    /// Writes by CPU stores, and flushes. Not atomic: others may see a part of it.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit at `offset`; the flush failed.
+    #[inline]
+    pub fn copy_from_slice<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
+        let source = bytemuck::cast_slice(source);
+        let range = self.span("SharedMemory::copy_from_slice", offset, source.len())?;
+        self.allocation.store(range.start, source)?;
+        self.allocation.flush(range)
+    }
+
+    /// Reads by CPU loads; non-coherent memory is invalidated before. Not atomic.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer bytes from `offset` on; the invalidate failed.
+    #[inline]
+    pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
+        let destination = bytemuck::cast_slice_mut(destination);
+        let range = self.span("SharedMemory::copy_to_slice", offset, destination.len())?;
+        self.allocation.load(range.start, destination)
+    }
+
+    /// Reads what the device sees, by the driver's copy.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer bytes from `offset` on; the driver refuses.
+    pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
+        let destination = bytemuck::cast_slice_mut(destination);
+        let range = self.span("SharedMemory::device_read", offset, destination.len())?;
+        self.allocation.device_read(range.start, destination)
+    }
+
+    /// Writes what the device sees, by the driver's copy.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit at `offset`; the driver refuses.
+    pub fn device_write<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
+        let source = bytemuck::cast_slice(source);
+        let range = self.span("SharedMemory::device_write", offset, source.len())?;
+        self.allocation.flush(range.clone())?;
+        self.allocation.device_write(range.start, source)
+    }
+
+    /// One word, for flags and counters.
+    ///
+    /// # Errors
+    ///
+    /// The word does not fit at `offset`, or `offset` is not a multiple of its size.
+    pub fn cell<T: SharedWord>(&self, offset: usize) -> Result<SharedCell<T>> {
+        const CALL: &str = "SharedMemory::cell";
+        let size = size_of::<T>();
+        let range = self.span(CALL, offset, size)?;
+        if !self.allocation.host(range.start).addr().is_multiple_of(size) {
+            return Err(Error::Misaligned { call: CALL, what: "offset", value: offset, multiple: size });
+        }
+        Ok(SharedCell { allocation: self.allocation.clone(), offset: range.start, word: PhantomData })
+    }
+
+    /// A part, which shares the ownership. An empty one is allowed.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let range = self.resolve("SharedMemory::slice", range)?;
+        Ok(Self { allocation: self.allocation.clone(), offset: range.start, length: range.len() })
+    }
+
+    /// Posts the CPU's writes of a range.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; the library refuses.
+    pub fn flush(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.allocation.flush(self.resolve("SharedMemory::flush", range)?)
+    }
+
+    /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the memory; the library refuses.
+    pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.allocation.invalidate(self.resolve("SharedMemory::invalidate", range)?)
+    }
+
+    /// Exports this part to another process, which maps it for its CPU and its CUDA. Each process keeps the memory
+    /// alive on its own.
+    ///
+    /// # Errors
+    ///
+    /// The vkgdr library is upstream's, which cannot export; or it refuses.
+    pub fn export(&self) -> Result<MappedExport> {
+        let descriptor = MappedDescriptor {
+            device: self.resource().context().device().uuid()?,
+            size: self.allocation.size(),
+            offset: self.offset,
+            length: self.length,
+        };
+        Ok(MappedExport::from_parts(self.allocation.export_fd()?, descriptor))
+    }
+
+    /// Becomes exclusive again, if no other value reaches the allocation.
+    ///
+    /// # Errors
+    ///
+    /// Another value does; this one is given back.
+    ///
+    /// # Safety
+    ///
+    /// No running kernel and no other process writes the memory while the exclusive value lives.
+    pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Self> {
+        let Self { allocation, offset, length } = self;
+        match Arc::try_unwrap(allocation) {
+            Ok(allocation) => Ok(MappedMemory::part(Arc::new(allocation), offset, length)),
+            Err(allocation) => Err(Self { allocation, offset, length }),
+        }
+    }
+
+    /// The device's address of the first byte. Valid while any part of the memory lives.
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.allocation.device(self.offset)
+    }
+
+    /// The CPU's address of the first byte. Valid while any part of the memory lives.
+    pub fn host_pointer(&self) -> *mut u8 {
+        self.allocation.host(self.offset)
+    }
+
+    /// The size in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether CPU and device see each other's writes without help.
+    pub fn coherence(&self) -> Coherence {
+        self.allocation.coherence()
+    }
+
+    /// Where the memory came from.
+    pub fn resource(&self) -> &MappedResource {
+        self.allocation.resource()
+    }
+
+    #[inline]
+    fn span(&self, call: &'static str, offset: usize, length: usize) -> Result<Range<usize>> {
+        let range = span(call, offset, length, self.length)?;
+        Ok(self.offset + range.start..self.offset + range.end)
+    }
+
+    fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<Range<usize>> {
+        let range = resolve(call, range, self.length)?;
+        Ok(self.offset + range.start..self.offset + range.end)
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedMemory")
+            .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
+            .field("len", &self.length)
+            .field("coherence", &self.coherence())
+            .finish()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that one load reads and one store writes.
+pub trait SharedWord: sealed::Sealed + NoUninit + AnyBitPattern {}
+
+macro_rules! shared_words {
+    ($($word:ty)*) => { $(
+        impl sealed::Sealed for $word {}
+        impl SharedWord for $word {}
+    )* };
+}
+shared_words!(u8 i8 u16 i16 u32 i32 f32 u64 i64 f64);
+
+/// One word of shared memory. A load is one access and so is a store: neither is torn, repeated or left out.
+///
+/// There are no read-modify-write operations: over PCIe they would not be atomic towards the device. On non-coherent
+/// memory a load invalidates the word's atom and a store flushes it, so words that the CPU writes and words that the
+/// device writes belong into different atoms.
+#[derive(Clone)]
+pub struct SharedCell<T> {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    word: PhantomData<fn(T) -> T>,
+}
+
+impl<T: SharedWord> SharedCell<T> {
+    /// Reads the word by one load.
+    ///
+    /// # Errors
+    ///
+    /// The invalidate of non-coherent memory failed.
+    #[inline]
+    pub fn load(&self) -> Result<T> {
+        if let Coherence::NonCoherent { .. } = self.allocation.coherence() {
+            self.allocation.invalidate(self.offset..self.offset + size_of::<T>())?;
+        }
+        // SAFETY: the word lies within the allocation and is aligned: `cell` checked both.
+        let word = unsafe { self.allocation.host(self.offset).cast::<T>().read_volatile() };
+        // What is read after a flag was seen is read after it.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        Ok(word)
+    }
+
+    /// Writes the word by one store after all earlier writes of this thread, and posts it.
+    ///
+    /// # Errors
+    ///
+    /// The flush of non-coherent memory failed.
+    #[inline]
+    pub fn store(&self, word: T) -> Result<()> {
+        // Write-combining memory does not keep the order of stores: what was written before comes first.
+        crate::host_copy::store_fence();
+        self.allocation.store(self.offset, bytemuck::bytes_of(&word))?;
+        self.allocation.flush(self.offset..self.offset + size_of::<T>())
+    }
+
+    /// The device's address of the word.
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.allocation.device(self.offset)
+    }
+}
+
+impl<T> fmt::Debug for SharedCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedCell").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}

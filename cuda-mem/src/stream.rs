@@ -1,0 +1,277 @@
+//! Streams: work done in order.
+
+use crate::context::ForeignOwner;
+use crate::drop_errors::DropErrors;
+use crate::error::{DriverError, call};
+use crate::{Context, Event, Result};
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A stream. Cheap to clone.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let stream = cuda_mem::Stream::new(&context)?;
+/// let (sender, receiver) = channel();
+/// stream.launch_host_function(move || sender.send("in order").unwrap_or_default())?;
+/// stream.synchronize()?;
+/// assert_eq!(receiver.recv().ok(), Some("in order"));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    context: Context,
+    raw: CUstream,
+    ownership: Ownership,
+}
+
+enum Ownership {
+    Owned,
+    /// The driver's own default streams, and those of other libraries.
+    Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
+}
+
+// SAFETY: a CUstream is a token that every thread may pass to the driver.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// How a stream is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamOptions {
+    /// Work of the stream also waits for, and holds back, the legacy default stream.
+    pub blocking: bool,
+    /// Smaller is more urgent; 0 is the default. [`Stream::priority_range`] tells the limits.
+    pub priority: i32,
+}
+
+impl Stream {
+    /// A stream that does not wait for the legacy default stream, of default priority.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuStreamCreate")]
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_options(context, StreamOptions::default())
+    }
+
+    /// A stream with options.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses. A priority outside of the range is not an error: it is brought into the range.
+    #[doc(alias = "cuStreamCreateWithPriority")]
+    pub fn with_options(context: &Context, options: StreamOptions) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let flags =
+            if options.blocking { CUstream_flags::CU_STREAM_DEFAULT } else { CUstream_flags::CU_STREAM_NON_BLOCKING };
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable and the context is current.
+        unsafe { call!(cuda.cuStreamCreateWithPriority(&mut raw, flags.0, options.priority)) }?;
+        Ok(Self::from_inner(context, raw, Ownership::Owned))
+    }
+
+    /// The legacy default stream of a context: it waits for, and is waited for by, all blocking streams.
+    #[doc(alias = "CU_STREAM_LEGACY")]
+    pub fn legacy_default(context: &Context) -> Self {
+        Self::from_inner(context, CU_STREAM_LEGACY, Ownership::Borrowed(None))
+    }
+
+    /// The calling thread's own default stream in a context. On another thread the value names that thread's stream.
+    #[doc(alias = "CU_STREAM_PER_THREAD")]
+    pub fn per_thread_default(context: &Context) -> Self {
+        Self::from_inner(context, CU_STREAM_PER_THREAD, Ownership::Borrowed(None))
+    }
+
+    /// Uses a stream of another library without owning it.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of `context`, and stays alive while this value and its clones live.
+    pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
+        Self::from_inner(context, raw, Ownership::Borrowed(None))
+    }
+
+    /// Uses a stream of another library, and holds `owner` for as long.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of `context`, and stays alive while `owner` does.
+    pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
+        Self::from_inner(context, raw, Ownership::Borrowed(Some(owner)))
+    }
+
+    fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
+        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership }) }
+    }
+
+    /// The lowest and the highest priority of a context's streams; the highest is the smaller number.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuCtxGetStreamPriorityRange")]
+    pub fn priority_range(context: &Context) -> Result<(i32, i32)> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both are writable and the context is current.
+        unsafe { call!(cuda.cuCtxGetStreamPriorityRange(&mut least, &mut greatest)) }?;
+        Ok((least, greatest))
+    }
+
+    /// Waits until all work given to the stream so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    #[doc(alias = "cuStreamSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        // SAFETY: the stream lives.
+        unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) }
+    }
+
+    /// Whether all work given to the stream so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    #[doc(alias = "cuStreamQuery")]
+    pub fn is_done(&self) -> Result<bool> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        // SAFETY: the stream lives.
+        done(unsafe { call!(cuda.cuStreamQuery(self.inner.raw)) })
+    }
+
+    /// Lets work given to the stream from now on wait for an event.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuStreamWaitEvent")]
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
+        unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) }
+    }
+
+    /// Lets work given to this stream from now on wait for all work given to `other` so far.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn join(&self, other: &Stream) -> Result<()> {
+        let event = Event::new(other.context())?;
+        event.record(other)?;
+        self.wait(&event)
+    }
+
+    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. It must not
+    /// call the driver, so neither call this crate nor drop a value of it. A panic in it is caught and kept as a drop
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses; the function is dropped without being run.
+    #[doc(alias = "cuLaunchHostFunc")]
+    pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let boxed: Box<HostFunction> =
+            Box::new(HostFunction { function: Box::new(function), drop_errors: self.context().drop_errors().clone() });
+        let data = Box::into_raw(boxed);
+        // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
+        let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
+        if result.is_err() {
+            // SAFETY: refused, so nobody else has the box.
+            drop(unsafe { Box::from_raw(data) });
+        }
+        result
+    }
+
+    /// A number that no other stream of the process ever has.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses, or is older than CUDA 12.0.
+    #[doc(alias = "cuStreamGetId")]
+    pub fn id(&self) -> Result<u64> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let mut id = 0;
+        // SAFETY: `id` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamGetId(self.inner.raw, &mut id)) }?;
+        Ok(id)
+    }
+
+    /// The context that the stream belongs to.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The driver's handle. It lives as long as this value and its clones.
+    pub fn raw(&self) -> CUstream {
+        self.inner.raw
+    }
+}
+
+/// Success, or not yet.
+pub(crate) fn done(result: Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Holds no context: its end would be a driver call, which a host function must not make.
+struct HostFunction {
+    function: Box<dyn FnOnce() + Send>,
+    drop_errors: Arc<DropErrors>,
+}
+
+unsafe extern "C" fn run_host_function(data: *mut c_void) {
+    // SAFETY: `launch_host_function` made the box for this one call.
+    let HostFunction { function, drop_errors } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
+    if catch_unwind(AssertUnwindSafe(function)).is_err() {
+        let error = DriverError { call: "a host function", code: CUresult::CUDA_ERROR_LAUNCH_FAILED };
+        drop_errors.push("running a host function, which panicked", error.into());
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+    }
+}
+
+impl Eq for Stream {}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("raw", &self.inner.raw).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if matches!(self.ownership, Ownership::Borrowed(_)) {
+            return;
+        }
+        let _teardown = self.context.driver().teardown();
+        self.context.end("destroying a stream", |cuda| {
+            // SAFETY: ours, and used by nobody any more; the driver finishes its work.
+            unsafe { call!(cuda.cuStreamDestroy_v2(self.raw)) }
+        });
+    }
+}
