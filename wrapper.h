@@ -3,7 +3,8 @@
  * the C and to the C++ compiler.
  */
 #include "cuda-sys/wrapper.h"
+
+#include "include/vkgdr.h"
 #include "vkgdr-sys/wrapper.h"
 
 #include "include/cudamem.h"
-#include "include/vkgdr.h"

@@ -28,12 +28,15 @@ typedef struct vkgdr_memory *vkgdr_memory_t;
 /** Gives the address of a CUDA driver function by name, or null. */
 typedef void *(*vkgdr_symbol_fn)(void *user, const char *name);
 
+/* include/vkgdr.h, where it came first, has these as an enumeration. */
+#ifndef VKGDR_H
 /** vkgdr_open: take the current CUDA context's device, whatever `device` says. */
 #define VKGDR_OPEN_CURRENT_CONTEXT_BIT 1
 /** vkgdr_open: treat memory as non-coherent even where it is coherent. */
 #define VKGDR_OPEN_FORCE_NON_COHERENT_BIT 2
 /** vkgdr_open: fail unless memory is coherent. */
 #define VKGDR_OPEN_REQUIRE_COHERENT_BIT 4
+#endif
 
 /** Opens a device; null on error. The calling thread's last error says why. Since vkgdr 0.1. */
 vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);

@@ -1,1 +1,96 @@
-//! In the making.
+//! What the conformance tests share: which libraries serve, patterns of bytes, and what a test needs to run.
+//!
+//! The tests run over whatever the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else over the system's
+//! driver, else over the software GPU. They print which it was.
+
+pub mod kernel;
+pub mod suite;
+
+use cuda_mem::{Context, Driver, Error};
+use std::ffi::{CStr, c_char};
+
+/// The libraries under test.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The driver.
+    pub driver: Driver,
+    /// The first device's primary context.
+    pub context: Context,
+}
+
+impl Setup {
+    /// Loads what the environment names, else the system's driver, else the software GPU.
+    ///
+    /// # Errors
+    ///
+    /// What the environment names does not load, or the system's driver does not start.
+    pub fn from_environment() -> Result<Self, Error> {
+        let driver = match Driver::load() {
+            Err(Error::Load(_)) if std::env::var_os("CUDA_MEM_LIBCUDA").is_none() => Driver::software()?,
+            other => other?,
+        };
+        let context = driver.device(0)?.primary_context()?;
+        Ok(Self { driver, context })
+    }
+
+    /// Whether the linked-in software GPU serves.
+    pub fn is_software(&self) -> bool {
+        &*self.driver.provider().library == "softgpu"
+    }
+
+    /// One line on what serves.
+    pub fn describe(&self) -> String {
+        let provider = self.driver.provider();
+        let device = self.context.device().name().unwrap_or_else(|error| error.to_string());
+        let vkgdr = match self.driver.vkgdr() {
+            Ok(vkgdr) => vkgdr.provider().library.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let release = provider.version.map_or_else(|| "unknown".to_owned(), |release| release.to_string());
+        format!("CUDA {release} of {}, {device}, vkgdr of {vkgdr}", provider.library)
+    }
+}
+
+/// Bytes that differ by place and by seed.
+pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|index| (index.wrapping_mul(31) ^ (index >> 8)) as u8 ^ seed).collect()
+}
+
+/// The first place where two runs of bytes differ, as an error; quick for long ones.
+///
+/// # Errors
+///
+/// They differ.
+pub fn same(what: &str, seen: &[u8], expected: &[u8]) -> Result<(), String> {
+    if seen == expected {
+        return Ok(());
+    }
+    let place = seen.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(seen.len().min(expected.len()));
+    let show = |bytes: &[u8]| format!("{:02x?}", &bytes[place.min(bytes.len())..bytes.len().min(place + 8)]);
+    Err(format!("{what}: byte {place} of {}: {} in place of {}", expected.len(), show(seen), show(expected)))
+}
+
+/// What the software GPU, linked in or loaded as a library, still has after everything was dropped, if that is not
+/// nothing.
+pub fn softgpu_leaks(setup: Setup) -> Option<String> {
+    let (software, library) = (setup.is_software(), setup.driver.provider().library.clone());
+    drop(setup);
+    if software {
+        let ledger = softgpu::ledger();
+        return (!ledger.is_empty()).then(|| ledger.to_string());
+    }
+    // SAFETY: the library is loaded already, so this runs no start-up code.
+    let library = unsafe { libloading::Library::new(&*library) }.ok()?;
+    // SAFETY: only softgpu exports these names, with these signatures.
+    unsafe {
+        let live = library.get::<unsafe extern "C" fn() -> usize>(c"softgpu_ledger_live").ok()?;
+        let report = library.get::<unsafe extern "C" fn() -> *mut c_char>(c"softgpu_ledger_report").ok()?;
+        if live() == 0 {
+            return None;
+        }
+        let text = report();
+        let owned = CStr::from_ptr(text).to_string_lossy().into_owned();
+        libc::free(text.cast());
+        Some(owned)
+    }
+}

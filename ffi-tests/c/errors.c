@@ -1,0 +1,46 @@
+/* A C program over libcudamem: versions, status codes, messages. */
+#include "cudamem.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
+            return 1;                                                          \
+        }                                                                      \
+    } while (0)
+
+static void *other_thread(void *unused)
+{
+    (void)unused;
+    /* The message belongs to the thread that failed. */
+    return cudamem_last_error_message() == NULL ? NULL : (void *)1;
+}
+
+int main(void)
+{
+    CHECK(cudamem_version_number() == CUDAMEM_VERSION_NUMBER);
+    CHECK(strcmp(cudamem_version(), "0.1.0") == 0);
+    CHECK(strcmp(cudamem_status_name(CUDAMEM_ERROR_LOAD), "CUDAMEM_ERROR_LOAD") == 0);
+    CHECK(strcmp(cudamem_status_name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC") == 0);
+    CHECK(strcmp(cudamem_status_name(12345), "CUDAMEM_ERROR_UNKNOWN") == 0);
+    CHECK(cudamem_last_error_message() == NULL);
+
+    CHECK(cudamem_load(NULL) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(cudamem_last_error_message(), "release is null") != NULL);
+
+    uint32_t release = 7;
+    CHECK(cudamem_load(&release) == CUDAMEM_ERROR_LOAD);
+    CHECK(release == 7);
+    puts(cudamem_last_error_message());
+
+    pthread_t thread;
+    void *answer = NULL;
+    CHECK(pthread_create(&thread, NULL, other_thread, NULL) == 0);
+    CHECK(pthread_join(thread, &answer) == 0);
+    CHECK(answer == NULL);
+    return 0;
+}

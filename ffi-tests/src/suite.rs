@@ -1,0 +1,292 @@
+//! The suite over mapped memory: the same cases for every provider, coherence and size.
+
+use crate::{Setup, pattern, same};
+use cuda_mem::mapped::{Coherence, CoherenceWish, MappedMemory, MappedResource};
+use cuda_mem::{Error, Stream};
+use std::error::Error as StdError;
+
+/// What a case returns: its failure in words.
+pub type Outcome = Result<(), Box<dyn StdError>>;
+
+/// The sizes that every case runs with, in bytes.
+pub const SIZES: [usize; 8] = [1, 63, 64, 65, 4096, 4097, 1 << 20, 64 << 20];
+
+/// A case of the suite: over memory of one size.
+pub type Case = fn(&Setup, &MappedResource, usize) -> Outcome;
+
+/// Every case and its name: what it holds.
+pub const CASES: [(&str, Case); 9] = [
+    ("cpu_stores_reach_the_device", cpu_stores_reach_the_device),
+    ("device_writes_reach_the_cpu", device_writes_reach_the_cpu),
+    ("guards_flush_and_invalidate", guards_flush_and_invalidate),
+    ("a_guard_waits_for_device_work", a_guard_waits_for_device_work),
+    ("partial_writes_change_nothing_else", partial_writes_change_nothing_else),
+    ("a_dirty_atom_survives_an_invalidate_beside_it", a_dirty_atom_survives_an_invalidate_beside_it),
+    ("parts_share_ownership_and_no_atom", parts_share_ownership_and_no_atom),
+    ("words_are_volatile_and_in_order", words_are_volatile_and_in_order),
+    ("ranges_outside_are_refused", ranges_outside_are_refused),
+];
+
+/// The three wishes and their names.
+pub const WISHES: [(&str, CoherenceWish); 3] = [
+    ("preferred", CoherenceWish::Preferred),
+    ("required", CoherenceWish::Required),
+    ("forced_non_coherent", CoherenceWish::ForcedNonCoherent),
+];
+
+/// Places to try in memory of a size: around atom edges, at the start, at the end.
+fn places(size: usize, atom: usize) -> Vec<usize> {
+    let unit = atom.max(64);
+    let mut places: Vec<usize> = [0, unit, 2 * unit, size / 2 / unit * unit, size / unit * unit, size]
+        .into_iter()
+        .flat_map(|edge| [-9isize, -2, -1, 0, 1, 2, 9].map(|step| edge.checked_add_signed(step)))
+        .flatten()
+        .filter(|place| *place <= size)
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+fn cpu_stores_reach_the_device(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    let mut seen = vec![0; size];
+    for seed in [1, 2] {
+        let bytes = pattern(size, seed);
+        memory.copy_from_slice(0, &bytes)?;
+        memory.device_read(0, &mut seen)?;
+        same("the device", &seen, &bytes)?;
+        seen.fill(0);
+        memory.copy_to_slice(0, &mut seen)?;
+        same("the CPU", &seen, &bytes)?;
+    }
+    Ok(())
+}
+
+fn device_writes_reach_the_cpu(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    let mut seen = vec![0; size];
+    for seed in [3, 4] {
+        let bytes = pattern(size, seed);
+        memory.device_write(0, &bytes)?;
+        memory.copy_to_slice(0, &mut seen)?;
+        same("the CPU", &seen, &bytes)?;
+    }
+    Ok(())
+}
+
+fn guards_flush_and_invalidate(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    let (written, bytes) = (pattern(size, 5), pattern(size, 6));
+    let mut guard = memory.write(..)?;
+    guard.copy_from_slice(&written);
+    guard.finish()?;
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("the device, after finish", &seen, &written)?;
+
+    memory.device_write(0, &bytes)?;
+    // Slices of write-combining memory are slow to read: a part shows it.
+    let part = size - size.min(4096)..size;
+    same("the CPU, by a read guard", &memory.read(part.clone())?, &bytes[part.clone()])?;
+
+    memory.write(part.clone())?.fill(0x5a);
+    memory.device_read(0, &mut seen)?;
+    same("the device, after a dropped guard", &seen[part.clone()], &vec![0x5a; part.len()])?;
+    same("the device, beside the guard", &seen[..part.start], &bytes[..part.start])?;
+    Ok(())
+}
+
+fn a_guard_waits_for_device_work(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let stream = Stream::new(&setup.context)?;
+    let mut memory = resource.allocate(size)?;
+    memory.device_write(0, &vec![0u8; size])?;
+    let part = size - size.min(4096)..size;
+    for byte in [1u8, 2, 3] {
+        // Held back, so that a guard that does not wait sees the byte before.
+        stream.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(5)))?;
+        memory.device_fill(.., byte, &stream)?;
+        same("the CPU", &memory.read(part.clone())?, &vec![byte; part.len()])?;
+    }
+    stream.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(5)))?;
+    memory.device_fill(.., 9, &stream)?;
+    drop(memory); // waits too: the work must not outlive the memory
+    assert_done(&stream)
+}
+
+fn assert_done(stream: &Stream) -> Outcome {
+    if stream.is_done()? { Ok(()) } else { Err("the memory was freed before the work on it was done".into()) }
+}
+
+fn partial_writes_change_nothing_else(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    let mut model = pattern(size, 7);
+    memory.device_write(0, &model)?;
+    let places = places(size, memory.coherence().atom());
+    let mut seed = 0;
+    for start in &places {
+        for end in places.iter().filter(|end| **end >= *start && **end - *start <= 700) {
+            seed += 1u8 as usize;
+            let bytes = pattern(end - start, seed as u8);
+            memory.copy_from_slice(*start, &bytes)?;
+            model[*start..*end].copy_from_slice(&bytes);
+            // What the CPU sees of the range and of what surrounds it, and what the device does.
+            let around = start.saturating_sub(300)..size.min(end + 300);
+            let mut seen = vec![0; around.len()];
+            memory.device_read(around.start, &mut seen)?;
+            same(&format!("the device around {start}..{end}"), &seen, &model[around.clone()])?;
+            seen.fill(0);
+            memory.copy_to_slice(around.start, &mut seen)?;
+            same(&format!("the CPU around {start}..{end}"), &seen, &model[around])?;
+        }
+    }
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("the device, in the end", &seen, &model)?;
+    Ok(())
+}
+
+fn a_dirty_atom_survives_an_invalidate_beside_it(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    memory.device_write(0, &vec![1u8; size])?;
+    let mut first = [0];
+    memory.copy_to_slice(0, &mut first)?;
+    memory.store_from_slice(0, &[2u8])?; // not flushed
+    if setup.is_software() && memory.coherence() != Coherence::Coherent {
+        memory.device_read(0, &mut first)?;
+        same("the device before the flush, which has stale data", &first, &[1])?;
+    }
+    memory.invalidate(size / 2..)?; // in the same atom for small sizes, beside it for large ones
+    memory.invalidate(0..1)?; // in the same atom always
+    memory.copy_to_slice(0, &mut first)?;
+    same("the CPU", &first, &[2])?;
+    memory.flush(0..1)?;
+    memory.device_read(0, &mut first)?;
+    same("the device", &first, &[2])?;
+    Ok(())
+}
+
+fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let memory = resource.allocate(size)?;
+    let atom = memory.coherence().atom();
+    let memory = match (memory.try_split_at(1), atom) {
+        // The end is a place to divide at, whatever the atom.
+        (Ok((left, right)), _) if atom == 1 || size == 1 => {
+            if (left.len(), right.len()) != (1, size - 1) {
+                return Err("the parts have other sizes".into());
+            }
+            drop((left, right));
+            resource.allocate(size)?
+        }
+        (Err((memory, Error::Misaligned { multiple, .. })), _) if multiple == atom => memory,
+        (other, _) => return Err(format!("dividing at 1 with atoms of {atom} bytes: {other:?}").into()),
+    };
+    let middle = (size / 2).next_multiple_of(atom).min(size);
+    let (mut left, mut right) = memory.split_at(middle)?;
+    let bytes = pattern(size, 11);
+    right.copy_from_slice(0, &bytes[middle..])?;
+    left.copy_from_slice(0, &bytes[..middle])?;
+    let mut seen = vec![0; size - middle];
+    drop(left); // the other part keeps the memory
+    right.device_read(0, &mut seen)?;
+    same("the right part", &seen, &bytes[middle..])?;
+    Ok(())
+}
+
+fn words_are_volatile_and_in_order(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let memory = resource.allocate(size)?.into_shared();
+    for offset in [0, 8, 64, size.saturating_sub(8) / 8 * 8] {
+        if offset + 8 > size {
+            continue;
+        }
+        memory.cell::<u64>(offset)?.store(0x0123_4567_89ab_cdef)?;
+        let mut seen = [0u64];
+        memory.device_read(offset, &mut seen)?;
+        if seen != [0x0123_4567_89ab_cdef] || memory.cell::<u64>(offset)?.load()? != seen[0] {
+            return Err(format!("the word at {offset} is {seen:x?}").into());
+        }
+        memory.device_write(offset, &[7u32])?;
+        if memory.cell::<u32>(offset)?.load()? != 7 {
+            return Err(format!("the device's word at {offset} is not seen").into());
+        }
+        if !matches!(memory.cell::<u32>(offset + 1), Err(Error::Misaligned { multiple: 4, .. })) {
+            return Err("a misaligned word was not refused".into());
+        }
+    }
+    memory.cell::<u8>(size - 1)?.store(0xa5)?;
+    match memory.cell::<u8>(size) {
+        Err(Error::OutOfRange { .. }) => Ok(()),
+        other => Err(format!("a word past the end: {other:?}").into()),
+    }
+}
+
+fn ranges_outside_are_refused(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let stream = Stream::new(&setup.context)?;
+    let mut memory = resource.allocate(size)?;
+    let refused = |what: &str, result: Result<(), Error>| match result {
+        Err(Error::OutOfRange { .. }) => Ok(()),
+        other => Err(format!("{what}: {other:?}")),
+    };
+    let bytes = [0u8; 2];
+    let mut room = [0u8; 2];
+    for offset in [size - 1, size, size + 1, usize::MAX - 1, usize::MAX] {
+        refused("copy_from_slice", memory.copy_from_slice(offset, &bytes))?;
+        refused("store_from_slice", memory.store_from_slice(offset, &bytes))?;
+        refused("copy_to_slice", memory.copy_to_slice(offset, &mut room))?;
+        refused("device_read", memory.device_read(offset, &mut room))?;
+        refused("device_write", memory.device_write(offset, &bytes))?;
+        refused("read", memory.read(offset..=offset.saturating_add(1)).map(drop))?;
+        refused("write", memory.write(offset..=offset.saturating_add(1)).map(drop))?;
+        refused("flush", memory.flush(offset..=offset.saturating_add(1)))?;
+        refused("invalidate", memory.invalidate(offset..=offset.saturating_add(1)))?;
+        refused("device_fill", memory.device_fill(offset..=offset.saturating_add(1), 0, &stream))?;
+        refused("mark_written", memory.mark_written(offset..=offset.saturating_add(1)))?;
+    }
+    // Empty ranges are fine up to the end itself, and not after it.
+    memory.copy_from_slice::<u8>(size, &[])?;
+    memory.copy_to_slice::<u8>(size, &mut [])?;
+    memory.flush(size..)?;
+    memory.read(size..)?;
+    refused("flush of an empty range past the end", memory.flush(size + 1..size + 1))?;
+    refused("split_at", memory.split_at(size + 1).map(drop))?;
+    Ok(())
+}
+
+/// What does not depend on the size.
+///
+/// # Errors
+///
+/// An impossible allocation was not refused with its own error.
+pub fn impossible_sizes_are_refused(resource: &MappedResource) -> Outcome {
+    match resource.allocate(0) {
+        Err(Error::InvalidArgument { argument: "size", .. }) => {}
+        other => return Err(format!("0 bytes: {other:?}").into()),
+    }
+    for size in [1_000_000_000_000_000, usize::MAX / 2 + 1, usize::MAX - 4095, usize::MAX] {
+        match resource.allocate(size) {
+            Err(Error::OutOfMemory { requested, .. }) if requested == size => {}
+            // A library may see beforehand that such a size cannot be.
+            Err(Error::Vkgdr { message, .. }) if size > usize::MAX / 2 => println!("{size} bytes: {message}"),
+            other => return Err(format!("{size} bytes: {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Memory keeps what it was made of alive, in whatever order things are dropped.
+///
+/// # Errors
+///
+/// Something was freed too early.
+pub fn memory_outlives_its_resource(setup: &Setup) -> Outcome {
+    let mut memory: MappedMemory = {
+        let context = setup.context.device().create_context()?;
+        let resource = MappedResource::new(&context)?;
+        resource.allocate(4096)?
+    };
+    memory.copy_from_slice(0, &pattern(4096, 1))?;
+    let mut seen = [0; 4096];
+    memory.device_read(0, &mut seen)?;
+    same("after resource and context were dropped", &seen, &pattern(4096, 1))?;
+    Ok(())
+}

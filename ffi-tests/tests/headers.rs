@@ -1,0 +1,114 @@
+//! The headers compile as C and C++, agree with each other, and a C program links libcudamem.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn is_there(compiler: &str) -> bool {
+    let there = Command::new(compiler).arg("--version").output().is_ok();
+    if !there {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{compiler} is missing: apt-get install gcc g++ clang");
+        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
+    }
+    there
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}:\n{text}");
+    text
+}
+
+#[test]
+fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {
+    for (compiler, language, standards) in [
+        ("gcc", "c", ["c11", "c17"]),
+        ("clang", "c", ["c11", "c17"]),
+        ("g++", "c++", ["c++17", "c++20"]),
+        ("clang++", "c++", ["c++17", "c++20"]),
+    ] {
+        if !is_there(compiler) {
+            continue;
+        }
+        for standard in standards {
+            for header in ["wrapper.h", "include/cudamem.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"] {
+                let mut command = Command::new(compiler);
+                command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(WARNINGS);
+                run(command.arg(root().join(header)));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_two_vkgdr_headers_have_the_same_constants() {
+    if !is_there("gcc") {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut programs = Vec::new();
+    for (name, header) in [("user", "include/vkgdr.h"), ("raw", "vkgdr-sys/wrapper.h")] {
+        let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+        let flags = ["CURRENT_CONTEXT", "FORCE_NON_COHERENT", "REQUIRE_COHERENT"];
+        let prints: String =
+            flags.map(|flag| format!("printf(\"%d \", (int)VKGDR_OPEN_{flag}_BIT);")).concat();
+        let header = root().join(header);
+        let text = format!("#include \"{}\"\n#include <stdio.h>\nint main(void) {{ {prints} return 0; }}\n", header.display());
+        std::fs::write(&source, text).expect("the folder for temporary files is writable");
+        run(Command::new("gcc").args(WARNINGS).arg("-o").arg(&program).arg(&source));
+        programs.push(run(&mut Command::new(&program)));
+    }
+    assert_eq!(programs[0], "1 2 4 ");
+    assert_eq!(programs[1], programs[0]);
+}
+
+/// Cargo builds the C library for this test only when the whole workspace is built; so build it here.
+fn build_library() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudamem");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "cudamem", "--manifest-path"]).arg(root().join("Cargo.toml"));
+    run(cargo.arg("--target-dir").arg(&target));
+    target.join("debug")
+}
+
+#[test]
+fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
+    if !is_there("gcc") {
+        return;
+    }
+    let library = build_library();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let soname = run(Command::new("objdump").args(["-p"]).arg(library.join("libcudamem.so")));
+    assert!(soname.contains("SONAME") && soname.contains("libcudamem.so.0.1"), "{soname}");
+    let needed: Vec<&str> = soname.lines().filter(|line| line.contains("NEEDED")).collect();
+    assert!(
+        needed.iter().all(|line| ["libc.so", "libm.so", "libgcc_s.so", "ld-linux"].iter().any(|name| line.contains(name))),
+        "the library needs more than libc: {needed:?}"
+    );
+    // What a program sees is the interface and nothing else.
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library.join("libcudamem.so")));
+    let foreign: Vec<&str> = symbols.lines().filter(|line| !line.contains(" cudamem_")).collect();
+    assert!(foreign.is_empty(), "exported beside the interface: {foreign:?}");
+
+    let link = folder.join("libcudamem.so.0.1");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(library.join("libcudamem.so"), &link).expect("the folder is writable");
+    let program = folder.join("c_program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/errors.c");
+    run(Command::new("gcc")
+        .args(["-std=c11", "-o"])
+        .arg(&program)
+        .args(WARNINGS)
+        .arg(format!("-I{}", root().join("include").display()))
+        .arg(&source)
+        .arg(&link)
+        .arg(format!("-Wl,-rpath,{}", folder.display())));
+    let text = run(Command::new(&program).env("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1"));
+    assert!(text.contains("/nowhere/libcuda.so.1"), "{text}");
+}

@@ -1,0 +1,120 @@
+//! Kernels and CPU on the same memory at the same time. Needs a GPU.
+
+use cuda_mem::Stream;
+use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::mapped::MappedResource;
+use ffi_tests::kernel::Kernels;
+use ffi_tests::suite::Outcome;
+use ffi_tests::{Setup, pattern, same};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let setup = match Setup::from_environment() {
+        Ok(setup) => setup,
+        Err(error) => {
+            eprintln!("no driver to test: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("{}", setup.describe());
+    // The one sign that is safe on every driver: the software GPU has no PTX compiler.
+    let skip = setup.driver.provider().library.contains("softgpu");
+    if skip {
+        println!("skipped: all tests here need an NVIDIA GPU (scripts/gpu-bundle carries them to one)");
+    }
+    let tests: [(&str, fn(&Setup) -> Outcome); 4] = [
+        ("a_kernel_doubles_bytes_in_place_and_the_cpu_sees_it", doubles),
+        ("a_cpu_flag_store_releases_a_waiting_kernel_whose_answer_comes_back", flags),
+        ("data_stored_before_a_flag_is_there_when_the_kernel_sees_the_flag", data_before_flag),
+        ("calls_in_a_context_that_others_destroyed_are_errors_and_drops_quiet", destroyed_context),
+    ];
+    let trials = tests
+        .map(|(name, run)| {
+            let setup = setup.clone();
+            Trial::test(name, move || run(&setup).map_err(Failed::from)).with_ignored_flag(skip)
+        })
+        .into();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn doubles(setup: &Setup) -> Outcome {
+    let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
+    let resource = MappedResource::new(&setup.context)?;
+    for size in [1, 63, 4097, 1 << 20] {
+        let mut memory = resource.allocate(size)?;
+        let bytes = pattern(size, 1);
+        memory.copy_from_slice(0, &bytes)?;
+        // SAFETY: the memory is told of the work, and waits for it.
+        unsafe { kernels.double_bytes(memory.device_pointer(), size as u64, &stream) }?;
+        memory.record_use(&stream)?;
+        let doubled: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_mul(2)).collect();
+        let mut seen = vec![0; size];
+        memory.copy_to_slice(0, &mut seen)?;
+        same("the CPU", &seen, &doubled)?;
+    }
+    Ok(())
+}
+
+fn flags(setup: &Setup) -> Outcome {
+    let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
+    let memory = MappedResource::new(&setup.context)?.allocate(4096)?.into_shared();
+    let (question, answer) = (memory.cell::<u32>(0)?, memory.cell::<u32>(1024)?);
+    question.store(0)?;
+    answer.store(0)?;
+    let rounds = 1000;
+    // SAFETY: the words live until the stream is waited for below.
+    unsafe { kernels.answer(question.device_pointer(), answer.device_pointer(), rounds, &stream) }?;
+    for number in 1..=rounds {
+        question.store(number)?;
+        let start = Instant::now();
+        while answer.load()? != number {
+            if start.elapsed() > Duration::from_secs(5) {
+                return Err(format!("no answer to {number}; the last is {}", answer.load()?).into());
+            }
+        }
+    }
+    Ok(stream.synchronize()?)
+}
+
+/// The kernel doubles what the CPU stored before its launch, again and again on one block: posted data is seen.
+fn data_before_flag(setup: &Setup) -> Outcome {
+    let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
+    let mut memory = MappedResource::new(&setup.context)?.allocate(4096)?;
+    for round in 0..500u32 {
+        let bytes = pattern(4096, round as u8);
+        memory.copy_from_slice(0, &bytes)?;
+        // SAFETY: the stream is waited for before the memory is touched again.
+        unsafe { kernels.double_bytes(memory.device_pointer(), 4096, &stream) }?;
+        stream.synchronize()?;
+        let mut seen = vec![0; 4096];
+        memory.device_read(0, &mut seen)?;
+        let doubled: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_mul(2)).collect();
+        same(&format!("round {round}"), &seen, &doubled)?;
+    }
+    Ok(())
+}
+
+fn destroyed_context(setup: &Setup) -> Outcome {
+    let context = setup.context.device().create_context()?;
+    let (stream, resource) = (Stream::new(&context)?, MappedResource::new(&context)?);
+    let memory = resource.allocate(4096)?;
+    // SAFETY: the handle is a live context's.
+    if unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }? != CUresult::CUDA_SUCCESS {
+        return Err("cuCtxDestroy failed".into());
+    }
+    match Stream::new(&context) {
+        Err(error) => println!("a call in a destroyed context: {error}"),
+        Ok(_) => return Err("a stream was made in a destroyed context".into()),
+    }
+    drop((memory, resource, stream));
+    println!("drop errors: {:?}", context.take_drop_errors());
+    drop(context);
+    println!("drop errors of the context: {:?}", setup.driver.take_drop_errors());
+    // The driver still works.
+    let mut memory = MappedResource::new(&setup.context)?.allocate(4096)?;
+    memory.copy_from_slice(0, &[1u8; 4096])?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Libraries that are missing, broken, or lack half of their functions: each gives its own error, and nothing panics.
+//! Each case runs in a process of its own, since the environment is one for the process.
+
+use cuda_mem::mapped::MappedResource;
+use cuda_mem::{Driver, Error};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs one of the cases below, by its name, in a new process with this environment; gives what it printed.
+fn in_a_process(case: &str, environment: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", case, "--nocapture", "--ignored"]);
+    for variable in ["CUDA_MEM_LIBCUDA", "CUDA_MEM_LIBVKGDR", "SOFTGPU_VULKAN", "SOFTGPU_DEVICES", "VKGDR_VULKAN_LIBRARY"] {
+        command.env_remove(variable);
+    }
+    let output = command.envs(environment.iter().copied()).output().expect("the process starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+/// Builds a small C library.
+fn c_library(name: &str, source: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&file, source).expect("the folder for temporary files is writable");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let status = Command::new(&compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).status();
+    assert!(status.is_ok_and(|status| status.success()), "{compiler} does not build {}", file.display());
+    library
+}
+
+#[test]
+#[ignore = "a part of the tests below, which give it an environment"]
+fn part_load() {
+    match Driver::load() {
+        Ok(driver) => println!("loaded {}", driver.provider().library),
+        Err(error) => println!("error: {error}"),
+    }
+}
+
+#[test]
+#[ignore = "a part of the tests below, which give it an environment"]
+fn part_open() {
+    let result = Driver::load().and_then(|driver| {
+        let context = driver.device(0)?.primary_context()?;
+        MappedResource::new(&context)?.allocate(4096)
+    });
+    match result {
+        Ok(memory) => println!("opened {memory:?}"),
+        Err(error) => println!("error: {error}"),
+    }
+}
+
+#[test]
+fn no_driver_lists_every_place_and_what_to_install() {
+    if Driver::load().is_ok() {
+        println!("skipped: this machine has a CUDA driver; run it on one without");
+        return;
+    }
+    let text = in_a_process("part_load", &[]);
+    for part in ["libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1: ", "libcuda.so: ", "cannot open shared object", "Install NVIDIA's driver"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn what_the_environment_names_is_used_or_reported_never_replaced() {
+    let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1")]);
+    assert!(text.contains("error: ") && text.contains("/nowhere/libcuda.so.1") && text.contains("CUDA_MEM_LIBCUDA"), "{text}");
+    let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", "softgpu")]);
+    assert!(text.contains("loaded softgpu"), "{text}");
+    let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "/nowhere/libvkgdr.so")]);
+    assert!(text.contains("error: ") && text.contains("/nowhere/libvkgdr.so"), "{text}");
+}
+
+#[test]
+fn a_library_that_is_no_driver_says_which_function_it_lacks() {
+    let library = c_library("not_cuda", "int something_else(void) { return 1; }\n");
+    let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", &library.to_string_lossy())]);
+    assert!(text.contains("has no function cuInit: it came with CUDA 2.0"), "{text}");
+}
+
+#[test]
+fn a_driver_without_half_of_its_functions_says_which_one_is_missing() {
+    // Contexts are there, external memory is not: an old driver.
+    let library = c_library(
+        "old_cuda",
+        "int cuInit(unsigned f) { (void)f; return 0; }
+         int cuDriverGetVersion(int *v) { *v = 9020; return 0; }
+         int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+         int cuDeviceGet(int *d, int i) { *d = i; return i == 0 ? 0 : 101; }
+         static int context;
+         int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = &context; return 0; }
+         int cuDevicePrimaryCtxRelease_v2(int d) { (void)d; return 0; }
+         int cuCtxGetCurrent(void **c) { *c = &context; return 0; }\n",
+    );
+    let path = library.to_string_lossy().into_owned();
+    let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", &path), ("CUDA_MEM_LIBVKGDR", "vkgdr")]);
+    assert!(text.contains("error: ") && !text.contains("panicked"), "{text}");
+    println!("{text}");
+    // SAFETY: the library is the one just built, with the signatures of the interface.
+    let driver = unsafe { Driver::builder().cuda(&library).load() }.expect("it has what loading needs");
+    assert_eq!(driver.provider().version.map(|version| version.to_string()).as_deref(), Some("9.2"));
+    let error = driver.device(0).and_then(|device| device.uuid()).expect_err("there is no cuDeviceGetUuid");
+    assert!(matches!(error, Error::MissingSymbol(_)), "{error}");
+    assert!(!driver.raw().supports(cuda_mem::cuda_sys::Capability::ExternalMemory));
+}
+
+#[test]
+fn a_driver_without_a_gpu_says_where_to_look() {
+    let library = c_library("no_gpu", "int cuInit(unsigned f) { (void)f; return 100; }\n");
+    let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", &library.to_string_lossy())]);
+    assert!(text.contains("cuInit failed: CUDA_ERROR_NO_DEVICE (100): ") && text.contains("nvidia-smi"), "{text}");
+}
+
+#[test]
+fn no_vulkan_says_what_to_install() {
+    let environment =
+        [("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "vkgdr"), ("VKGDR_VULKAN_LIBRARY", "/nowhere/libvulkan.so.1")];
+    let text = in_a_process("part_open", &environment);
+    assert!(text.contains("error: ") && text.contains("/nowhere/libvulkan.so.1"), "{text}");
+}
+
+#[test]
+fn a_vulkan_without_a_matching_device_lists_those_it_has() {
+    // Without SOFTGPU_VULKAN the software GPU's identity is its own.
+    let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "vkgdr")]);
+    if text.contains("libvulkan1") {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "{text}");
+        println!("skipped: no Vulkan loader; apt-get install libvulkan1 mesa-vulkan-drivers");
+        return;
+    }
+    assert!(text.contains("error: ") && text.to_lowercase().contains("uuid"), "{text}");
+    println!("{text}");
+}

@@ -1,0 +1,110 @@
+//! Two processes share one mapped allocation: each writes it by CPU and by CUDA, and sees the other's bytes both ways.
+
+use cuda_mem::mapped::{MappedDescriptor, MappedExport, MappedResource};
+use cuda_mem::{Error, SharedMemory};
+use ffi_tests::{Setup, pattern, same};
+use std::error::Error as StdError;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+const SIZE: usize = 1 << 20;
+const PART: usize = 64 << 10;
+/// The child is this same test program, told by this variable to play the other process.
+const CHILD: &str = "CUDA_MEM_TEST_CHILD_FD";
+
+/// Writes one part by the CPU and one by the driver.
+fn write(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Error> {
+    memory.copy_from_slice(first_part * PART, &pattern(PART, seed))?;
+    memory.device_write((first_part + 1) * PART, &pattern(PART, seed + 1))
+}
+
+/// Sees both parts both ways.
+fn check(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Box<dyn StdError>> {
+    for (part, seed) in [(first_part, seed), (first_part + 1, seed + 1)] {
+        let mut seen = vec![0; PART];
+        memory.copy_to_slice(part * PART, &mut seen)?;
+        same(&format!("part {part} by the CPU"), &seen, &pattern(PART, seed))?;
+        seen.fill(0);
+        memory.device_read(part * PART, &mut seen)?;
+        same(&format!("part {part} by the driver"), &seen, &pattern(PART, seed))?;
+    }
+    Ok(())
+}
+
+fn child(fd: i32) -> Result<(), Box<dyn StdError>> {
+    let setup = Setup::from_environment()?;
+    let resource = MappedResource::new(&setup.context)?;
+    let mut descriptor = [0; MappedDescriptor::SIZE];
+    std::io::Read::read_exact(&mut std::io::stdin(), &mut descriptor)?;
+    let descriptor = MappedDescriptor::from_bytes(&descriptor)?;
+    // SAFETY: the parent left this descriptor open for us, and nobody else here has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let memory = resource.import(MappedExport::from_parts(fd, descriptor))?;
+    check(&memory, 0, 10)?;
+    write(&memory, 2, 20)?;
+    Ok(())
+}
+
+#[test]
+fn two_processes_write_and_see_the_same_memory() -> Result<(), Box<dyn StdError>> {
+    if let Ok(fd) = std::env::var(CHILD) {
+        return child(fd.parse()?);
+    }
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    let resource = MappedResource::new(&setup.context)?;
+    let memory = resource.allocate(SIZE)?.into_shared();
+    let export = match memory.export() {
+        Err(Error::MissingSymbol(missing)) => {
+            println!("skipped: {missing}");
+            return Ok(());
+        }
+        other => other?,
+    };
+    write(&memory, 0, 10)?;
+
+    // Like somebody who sends it over a socket: the descriptor must survive exec.
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::fcntl(std::os::fd::AsFd::as_fd(&export).as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    let mut process = Command::new(std::env::current_exe()?)
+        .args(["--exact", "two_processes_write_and_see_the_same_memory", "--nocapture"])
+        .env(CHILD, std::os::fd::AsFd::as_fd(&export).as_raw_fd().to_string())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    process.stdin.take().ok_or("no stdin")?.write_all(&export.descriptor().to_bytes())?;
+    assert!(process.wait()?.success(), "the other process failed");
+
+    check(&memory, 0, 10)?;
+    check(&memory, 2, 20)?;
+    Ok(())
+}
+
+#[test]
+fn a_forged_export_is_refused() -> Result<(), Box<dyn StdError>> {
+    if std::env::var_os(CHILD).is_some() {
+        return Ok(());
+    }
+    let setup = Setup::from_environment()?;
+    let resource = MappedResource::new(&setup.context)?;
+    let uuid = setup.context.device().uuid()?;
+    let good = MappedDescriptor { device: uuid, size: 4096, offset: 0, length: 4096 };
+    let open = |path: &str| Ok::<_, std::io::Error>(OwnedFd::from(std::fs::File::open(path)?));
+
+    let mut other = good;
+    other.device.0[3] ^= 1;
+    let result = resource.import(MappedExport::from_parts(open("/dev/null")?, other));
+    assert!(matches!(result, Err(Error::InvalidArgument { .. })), "another device: {result:?}");
+
+    let outside = MappedDescriptor { offset: 4000, ..good };
+    let result = resource.import(MappedExport::from_parts(open("/dev/null")?, outside));
+    assert!(matches!(result, Err(Error::OutOfRange { .. })), "a part outside: {result:?}");
+
+    if setup.driver.vkgdr()?.has("vkgdr_memory_import_fd") {
+        // A file that is no memory of a device.
+        let result = resource.import(MappedExport::from_parts(open("/proc/self/exe")?, good));
+        assert!(result.is_err(), "{result:?}");
+        println!("a foreign file: {}", result.err().map_or_else(String::new, |error| error.to_string()));
+    }
+    Ok(())
+}

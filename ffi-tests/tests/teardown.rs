@@ -1,0 +1,202 @@
+//! Drop orders, and contexts and drivers that end before what was made in them. One test at a time: the ledger is one
+//! for the process.
+
+use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::mapped::MappedResource;
+use cuda_mem::{Context, Driver, Error, Event, Stream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn assert_nothing_left(driver: &Driver) {
+    assert_eq!(driver.take_drop_errors(), Default::default());
+    let ledger = softgpu::ledger();
+    assert!(ledger.is_empty(), "{ledger}");
+}
+
+/// All kinds of values of one context.
+struct Everything {
+    stream: Stream,
+    event: Event,
+    memory: cuda_mem::MappedMemory,
+    resource: MappedResource,
+    context: Context,
+}
+
+fn everything(context: &Context) -> Result<Everything, Error> {
+    let resource = MappedResource::new(context)?;
+    let mut memory = resource.allocate(4097)?;
+    let stream = Stream::new(context)?;
+    let event = Event::new(context)?;
+    memory.device_fill(.., 1, &stream)?;
+    event.record(&stream)?;
+    Ok(Everything { stream, event, memory, resource, context: context.clone() })
+}
+
+#[test]
+fn every_order_of_drops_leaves_nothing() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    // 120 orders of five values, each dropped while work may still be under way.
+    let mut orders = vec![vec![]];
+    for _ in 0..5 {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<usize>| {
+                (0..5).filter(|next| !order.contains(next)).map(|next| [order.clone(), vec![next]].concat()).collect::<Vec<_>>()
+            })
+            .collect();
+    }
+    assert_eq!(orders.len(), 120);
+    for order in orders {
+        let context = driver.device(0)?.create_context()?;
+        let all = everything(&context)?;
+        drop(context);
+        let mut values: [Option<Box<dyn std::any::Any>>; 5] = [
+            Some(Box::new(all.stream)),
+            Some(Box::new(all.event)),
+            Some(Box::new(all.memory)),
+            Some(Box::new(all.resource)),
+            Some(Box::new(all.context)),
+        ];
+        for index in order {
+            drop(values[index].take());
+        }
+        assert_nothing_left(&driver);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_context_destroyed_by_others_ends_quietly() -> Result<(), Box<dyn std::error::Error>> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(1)?.create_context()?;
+    let all = everything(&context)?;
+    // SAFETY: the handle is a live context's.
+    assert_eq!(unsafe { driver.raw().cuCtxDestroy_v2(context.raw()) }?, CUresult::CUDA_SUCCESS);
+
+    let error = Stream::new(&context).expect_err("the context is gone");
+    assert!(
+        matches!(
+            error.driver_code(),
+            Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT)
+        ),
+        "{error}"
+    );
+    println!("a call in a destroyed context: {error}");
+    drop((all, context));
+    // Nothing but what says that the context is gone may be met, and nothing may be left.
+    for met in driver.take_drop_errors().errors {
+        assert_eq!(met.error.driver_code(), Some(CUresult::CUDA_ERROR_INVALID_CONTEXT), "{met}");
+    }
+    assert_nothing_left(&driver);
+    Ok(())
+}
+
+#[test]
+fn a_primary_context_reset_by_others_ends_quietly() -> Result<(), Box<dyn std::error::Error>> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.primary_context()?;
+    let all = everything(&context)?;
+    // SAFETY: the device exists.
+    unsafe { driver.raw().cuDevicePrimaryCtxReset_v2(context.device().raw()) }?;
+    drop((all, context));
+    driver.take_drop_errors();
+    assert_nothing_left(&driver);
+    Ok(())
+}
+
+#[test]
+fn after_the_driver_has_shut_down_drops_are_quiet() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.create_context()?;
+    let all = everything(&context)?;
+    softgpu::shut_down(true);
+    let error = Stream::new(&context).expect_err("the driver has shut down");
+    assert_eq!(error.driver_code(), Some(CUresult::CUDA_ERROR_DEINITIALIZED), "{error}");
+    drop((all, context));
+    softgpu::shut_down(false);
+    assert_eq!(driver.take_drop_errors(), Default::default());
+    // What a driver that has shut down would have freed itself.
+    softgpu::reset();
+    Ok(())
+}
+
+#[test]
+fn a_context_is_current_only_while_its_guard_lives() -> Result<(), Box<dyn std::error::Error>> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let current = || {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the result is writable.
+        unsafe { driver.raw().cuCtxGetCurrent(&mut context) }.map(|_| context)
+    };
+    let (first, second) = (driver.device(0)?.create_context()?, driver.device(1)?.create_context()?);
+    assert!(current()?.is_null(), "making contexts leaves none current");
+    let outer = first.bind()?;
+    {
+        let _inner = second.bind()?;
+        let _again = second.bind()?;
+        assert_eq!(current()?, second.raw());
+        let _stream = Stream::new(&first)?; // a call for another context restores the caller's
+        assert_eq!(current()?, second.raw());
+    }
+    assert_eq!(current()?, first.raw());
+    drop(outer);
+    assert!(current()?.is_null());
+    drop((first, second));
+    assert_nothing_left(&driver);
+    Ok(())
+}
+
+#[test]
+fn many_threads_drop_while_streams_run() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.primary_context()?;
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| -> Result<(), Error> {
+                for _ in 0..50 {
+                    drop(everything(&context)?);
+                }
+                Ok(())
+            });
+        }
+    });
+    assert_eq!(context.take_drop_errors(), Default::default());
+    drop(context);
+    assert_nothing_left(&driver);
+    Ok(())
+}
+
+#[test]
+fn host_functions_run_once_in_order_and_may_panic() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.create_context()?;
+    let stream = Stream::new(&context)?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for number in 0..10 {
+        let sender = sender.clone();
+        stream.launch_host_function(move || {
+            sender.send(number).unwrap_or_default();
+            assert!(number != 4, "panics on purpose");
+        })?;
+    }
+    stream.synchronize()?;
+    drop(sender);
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    let report = context.take_drop_errors();
+    assert_eq!(report.errors.len(), 1, "{report:?}");
+    drop((stream, context));
+    assert_nothing_left(&driver);
+    Ok(())
+}

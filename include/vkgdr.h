@@ -1,0 +1,201 @@
+/* vkgdr: memory of an NVIDIA GPU that the CPU addresses too.
+ *
+ * Vulkan allocates the memory and maps it for the CPU; CUDA imports it. No kernel module is needed.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * This library serves the interface of vkgdr 0.1, and adds the functions of the last section.
+ *
+ * Threads: all functions may be called from any thread at any time, also with the same handle. The exceptions are
+ * vkgdr_close and vkgdr_memory_free: nothing else may use the handle while they run or afterwards. The last error is
+ * kept per thread.
+ *
+ * Processes: handles are of no use in a child made by fork. There every function given one fails, and frees nothing.
+ * The child can open its own, as far as CUDA works after a fork.
+ *
+ * Units: sizes and offsets are in bytes.
+ *
+ * Errors: functions that return a handle return NULL, others what is said below, and vkgdr_last_error has the text. A
+ * NULL handle is an error too, except where it is said to be allowed. A handle that was closed or freed must not be
+ * passed again: this is not checked.
+ *
+ * Environment: VKGDR_VULKAN_LIBRARY names the only Vulkan library to use: a loader, or a driver (ICD), with which no
+ * loader is needed. Otherwise libvulkan.so.1 is taken, and where that is missing or finds no driver for the GPU, NVIDIA's
+ * driver itself.
+ * CUDA_MEM_LIBCUDA names the only CUDA driver for vkgdr_open to use. VKGDR_TRACE=1 prints the time of each slow step.
+ */
+#ifndef VKGDR_H
+#define VKGDR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* CUDA's types: from cuda.h where the compiler finds it. Define VKGDR_NO_CUDA_H to do without it always. */
+#if !defined(VKGDR_NO_CUDA_H) && defined(__has_include)
+#if __has_include(<cuda.h>)
+#define VKGDR_HAS_CUDA_H 1
+#endif
+#endif
+#ifdef VKGDR_HAS_CUDA_H
+#include <cuda.h>
+#else
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A GPU that was opened. */
+typedef struct vkgdr *vkgdr_t;
+
+/* An allocation. */
+typedef struct vkgdr_memory *vkgdr_memory_t;
+
+/* Flags of vkgdr_open, to be combined by |. */
+enum {
+    /* Open the GPU of the current CUDA context; the device argument is ignored. */
+    VKGDR_OPEN_CURRENT_CONTEXT_BIT = 1,
+    /* Treat memory as non-coherent even where it is coherent, to find missing flushes and invalidates. */
+    VKGDR_OPEN_FORCE_NON_COHERENT_BIT = 2,
+    /* Fail where the GPU has no coherent CPU-mappable memory. */
+    VKGDR_OPEN_REQUIRE_COHERENT_BIT = 4
+};
+
+/* Opens a GPU.
+ *
+ * The program must have called cuInit. flags is 0 or a combination of VKGDR_OPEN_..._BIT; any other bit is an error.
+ * The first open of a process takes the Vulkan driver a tenth of a second or more; later ones take microseconds, since
+ * the Vulkan objects are kept (see vkgdr_trim).
+ *
+ * Fails when a library, the Vulkan driver or one of its features is missing, when no Vulkan device has the CUDA
+ * device's UUID (a MIG instance has none; a container needs `graphics` in NVIDIA_DRIVER_CAPABILITIES), when the device
+ * number is wrong, or when VKGDR_OPEN_CURRENT_CONTEXT_BIT is given and no context is current.
+ */
+vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);
+
+/* Closes a GPU. NULL is allowed. Memory allocated from it stays valid and must still be freed. */
+void vkgdr_close(vkgdr_t g);
+
+/* Allocates memory that is mapped for the CPU and for CUDA.
+ *
+ * size is at least 1; flags must be 0. A context of the GPU must be current, and the CUDA address belongs to it. The
+ * contents are undefined. The CPU address is aligned to 64 bytes at least.
+ *
+ * Every allocation is one of the driver's, costs a few hundred microseconds and takes whole pages: allocate large
+ * pieces and divide them. VK_ERROR_OUT_OF_DEVICE_MEMORY says that the GPU, or its window for the CPU, is full.
+ */
+vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
+
+/* Frees memory. NULL is allowed.
+ *
+ * Any context, or none, may be current: the CUDA side is freed in the context in which the memory was allocated, or
+ * not at all if that was destroyed before. GPU work that uses the memory must have ended. Failures of the driver
+ * become the thread's last error; the rest is freed all the same.
+ */
+void vkgdr_memory_free(vkgdr_memory_t mem);
+
+/* The address for the CPU. NULL on error. */
+void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem);
+
+/* The address for CUDA. 0 on error. */
+CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem);
+
+/* The size that was asked for. 0 on error. */
+size_t vkgdr_memory_get_size(vkgdr_memory_t mem);
+
+/* Whether the memory is coherent: CPU and GPU see each other's writes without vkgdr_memory_invalidate, and a store
+ * fence of the CPU is all that vkgdr_memory_flush does. false on error. */
+bool vkgdr_memory_is_coherent(vkgdr_memory_t mem);
+
+/* The unit in which flush and invalidate work, an atom: 1 for coherent memory and on error. Keep data that the CPU
+ * writes and data that the GPU writes in different atoms. */
+size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
+
+/* Makes what the CPU wrote visible to GPU work that is launched afterwards.
+ *
+ * The range must lie inside the memory; it is widened to whole atoms. A size of 0 is allowed. On coherent memory this
+ * is a store fence, which is still needed before signalling the GPU by another write, since the CPU combines stores to
+ * such memory and may reorder them. An error is kept as the thread's last error (see vkgdr_memory_flush_checked).
+ */
+void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
+
+/* Makes what the GPU wrote visible to CPU reads that follow. The GPU work must have ended: synchronize before.
+ *
+ * The range must lie inside the memory; it is widened to whole atoms, and CPU writes to these that were not flushed
+ * are lost. A size of 0 is allowed. On coherent memory this is a fence. An error is kept as the thread's last error.
+ */
+void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
+
+/* The calling thread's last error, as "message (CODE)", where CODE is VK_..., CUDA_... or VKGDR_ERROR_...; NULL when
+ * there is none. The text is the caller's: release it with free().
+ *
+ * Opening, allocating, importing, exporting and the checked functions start by forgetting the last error; all others
+ * leave it unless they fail. Reading does not forget it.
+ */
+char *vkgdr_last_error(void);
+
+/* ---- Additions of this library: the following is not in vkgdr 0.1 ------------------------------------------------ */
+
+/* Status codes of the functions that return int, beside 0 for success, VkResult's own (negative, -1 to -1000 and below
+ * -1000000000) and CUresult's (positive). */
+enum {
+    /* An argument is out of range, or NULL. */
+    VKGDR_ERROR_INVALID_VALUE = -2001,
+    /* A handle is NULL, or belongs to the parent process. */
+    VKGDR_ERROR_INVALID_HANDLE = -2002,
+    /* A library, or a function in it, is missing. */
+    VKGDR_ERROR_LIBRARY_NOT_FOUND = -2003,
+    /* No Vulkan device is the CUDA device. */
+    VKGDR_ERROR_NO_DEVICE = -2004,
+    /* A system call failed. */
+    VKGDR_ERROR_SYSTEM = -2005,
+    /* A defect of this library. */
+    VKGDR_ERROR_INTERNAL = -2006
+};
+
+/* The version of the interface and of this library, as "0.1.0+cuda-mem.X.Y.Z". The text is static; never fails. */
+const char *vkgdr_version(void);
+
+/* As vkgdr_open, with CUDA's functions taken from the program instead of from the system's CUDA driver.
+ *
+ * symbol is called with user and a name such as "cuMemFree_v2", and returns the function's address or NULL. It is
+ * called during this call only, by this thread; the functions must stay valid as long as the handle and its memory.
+ */
+vkgdr_t vkgdr_open_with_cuda(CUdevice device, uint32_t flags, void *(*symbol)(void *user, const char *name),
+                             void *user);
+
+/* As vkgdr_memory_flush and vkgdr_memory_invalidate. Return 0, or a status code with its text as the last error. */
+int vkgdr_memory_flush_checked(vkgdr_memory_t mem, size_t offset, size_t size);
+int vkgdr_memory_invalidate_checked(vkgdr_memory_t mem, size_t offset, size_t size);
+
+/* Stores into *fd a new file descriptor that stands for the memory. Returns 0, or a status code with *fd unchanged.
+ *
+ * The descriptor is the caller's to close, and is closed on exec. Sent to another process over a Unix socket, it can
+ * be imported there; the memory lives until the last process has let go of it. Imported memory can be exported again.
+ */
+int vkgdr_memory_export_fd(vkgdr_memory_t mem, int *fd);
+
+/* Maps memory that was exported, by this or another process, for the CPU and for CUDA of this process.
+ *
+ * g must be the same GPU, with the same drivers, as the memory's, and a context of it must be current. size must be
+ * the size that the memory was allocated with: drivers check it poorly. flags must be 0. On success the descriptor
+ * belongs to the library; on failure it stays the caller's. The result is freed by vkgdr_memory_free.
+ */
+vkgdr_memory_t vkgdr_memory_import_fd(vkgdr_t g, int fd, size_t size, uint32_t flags);
+
+/* A JSON text that tells which Vulkan library, drivers and devices were found, or why none, and what vkgdr would use
+ * of each. Needs neither CUDA nor an open GPU. The text is the caller's: release it with free(). NULL only when the
+ * CPU's memory is out. */
+char *vkgdr_describe(void);
+
+/* Destroys the Vulkan objects that are kept for later opens and used by no handle or memory. */
+void vkgdr_trim(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,140 @@
+//! Finds the Vulkan library: the loader, or a driver (ICD) that can be spoken to directly.
+
+use std::ffi::{CStr, c_char};
+
+use ash::vk;
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+
+use crate::error::{Error, vulkan_name};
+
+/// The environment variable that names the only library to try.
+pub(crate) const VARIABLE: &str = "VKGDR_VULKAN_LIBRARY";
+
+/// The loader, then NVIDIA's driver itself, which serves where the loader is not installed or does not find it. The
+/// first of its two libraries needs no X11.
+const CANDIDATES: [&str; 3] = ["libvulkan.so.1", "libEGL_nvidia.so.0", "libGLX_nvidia.so.0"];
+
+/// The interface version spoken with a driver: the first that passes `apiVersion` through for Vulkan 1.1.
+const DRIVER_INTERFACE: u32 = 5;
+
+type NegotiateInterface = unsafe extern "system" fn(*mut u32) -> vk::Result;
+
+/// What a found library is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Khronos' loader: finds drivers and layers.
+    Loader,
+    /// A driver used without the loader: one driver, no layers.
+    Driver,
+}
+
+/// A library that was opened, and stays open: drivers do not survive being unloaded.
+pub(crate) struct VulkanLibrary {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) entry: ash::Entry,
+}
+
+/// The value of an environment variable, unless the process runs with someone else's rights.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    // SAFETY: getauxval reads the process's own vector.
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let value = std::env::var_os(name)?;
+    (!privileged).then(|| value.to_string_lossy().into_owned())
+}
+
+/// The libraries to try, best first.
+pub(crate) fn candidates() -> Vec<String> {
+    match environment(VARIABLE) {
+        Some(path) if !path.is_empty() => vec![path],
+        _ => CANDIDATES.map(String::from).to_vec(),
+    }
+}
+
+/// Opens one library.
+pub(crate) fn open(name: &str) -> Result<VulkanLibrary, Error> {
+    let (kind, entry) = open_one(name).map_err(|reason| Error::NotLoaded { library: name.to_owned(), reason })?;
+    Ok(VulkanLibrary { name: name.to_owned(), kind, entry })
+}
+
+fn open_one(name: &str) -> Result<(Kind, ash::Entry), String> {
+    // SAFETY: loading runs the library's initialisers; the names are those of Vulkan libraries, or the user's choice.
+    let library = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) }.map_err(|error| with_cause(&error))?;
+    // SAFETY: each symbol has the type that the Vulkan loader-driver interface gives to its name.
+    let (kind, get_instance_proc_addr) = unsafe {
+        if let Ok(get) = library.get::<vk::PFN_vkGetInstanceProcAddr>(c"vk_icdGetInstanceProcAddr".to_bytes()) {
+            if let Ok(negotiate) =
+                library.get::<NegotiateInterface>(c"vk_icdNegotiateLoaderICDInterfaceVersion".to_bytes())
+            {
+                let mut version = DRIVER_INTERFACE;
+                let result = negotiate(&mut version);
+                if result != vk::Result::SUCCESS {
+                    return Err(format!(
+                        "the driver refuses to serve ({}); libGLX_nvidia does so where libX11 or libXext is missing",
+                        vulkan_name(result)
+                    ));
+                }
+            }
+            (Kind::Driver, *get)
+        } else if let Ok(get) = library.get::<vk::PFN_vkGetInstanceProcAddr>(c"vkGetInstanceProcAddr".to_bytes()) {
+            (Kind::Loader, *get)
+        } else {
+            return Err("it is no Vulkan library: vkGetInstanceProcAddr is missing".into());
+        }
+    };
+    let get: unsafe extern "system" fn(vk::Instance, *const c_char) -> vk::PFN_vkVoidFunction = get_instance_proc_addr;
+    // SAFETY: a NULL instance is allowed for this name.
+    if unsafe { get(vk::Instance::null(), c"vkCreateInstance".as_ptr()) }.is_none() {
+        return Err("vkCreateInstance is missing".into());
+    }
+    // The library stays loaded for good.
+    std::mem::forget(library);
+    let functions = ash::StaticFn { get_instance_proc_addr };
+    // SAFETY: the function was found in a Vulkan library that is never unloaded.
+    Ok((kind, unsafe { ash::Entry::from_static_fn(functions) }))
+}
+
+/// The text of an error followed by that of its cause, which holds what `dlerror` said.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// One error for all candidates: the first that got further than loading, with what loading the others said.
+pub(crate) fn none_works(failures: Vec<Error>) -> Error {
+    let mut telling = None;
+    let mut unloaded = Vec::new();
+    for failure in failures {
+        match failure {
+            Error::NotLoaded { library, reason } => unloaded.push(format!("{library}: {reason}")),
+            other => telling = telling.or(Some(other)),
+        }
+    }
+    let list = unloaded.join("; ");
+    match telling {
+        None => Error::LibraryNotFound(format!("no Vulkan library could be loaded; tried {list}; {}", remedy())),
+        Some(error) if unloaded.is_empty() => error,
+        Some(Error::NoDevice(text)) => Error::NoDevice(format!("{text}; not loaded: {list}")),
+        Some(Error::Vulkan { what, code }) => Error::Vulkan { what: format!("{what}; not loaded: {list}"), code },
+        Some(error) => error,
+    }
+}
+
+fn remedy() -> &'static str {
+    if environment(VARIABLE).is_some_and(|path| !path.is_empty()) {
+        "VKGDR_VULKAN_LIBRARY is set, so nothing else was tried"
+    } else {
+        "the Vulkan loader comes with `apt-get install libvulkan1` (Debian, Ubuntu) or `dnf install vulkan-loader` \
+         (Fedora, RHEL)"
+    }
+}
+
+/// Fails when `find` does not know one of `names`.
+pub(crate) fn require(names: &[&CStr], owner: &str, mut find: impl FnMut(&CStr) -> bool) -> Result<(), Error> {
+    match names.iter().find(|name| !find(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::LibraryNotFound(format!("{owner} lacks the function {}", name.to_string_lossy()))),
+    }
+}

@@ -1,0 +1,262 @@
+//! One allocation: Vulkan's memory, its CPU mapping, and its CUDA mapping.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ash::vk;
+use cuda_sys::CUdeviceptr;
+
+use crate::cuda::{Cuda, CudaMapping};
+use crate::device::Device;
+use crate::error::Error;
+use crate::{cache, fence, select, trace};
+
+/// What CPU code may rely on for the host address, and what Vulkan promises at least.
+const HOST_ALIGNMENT: usize = 64;
+
+/// An allocation that CPU and CUDA both address.
+pub(crate) struct Memory {
+    // First: CUDA lets go before Vulkan frees.
+    cuda: CudaMapping,
+    vulkan: VulkanMemory,
+    size: u64,
+    coherent: bool,
+    /// Of imported memory, the descriptor it came from: what is handed on when it is exported.
+    origin: Option<OwnedFd>,
+}
+
+/// Which way a range is synchronised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// CPU writes become visible to the device.
+    Flush,
+    /// Device writes become visible to the CPU.
+    Invalidate,
+}
+
+impl Memory {
+    /// Allocates `size` bytes.
+    pub(crate) fn allocate(device: &Arc<Device>, cuda: &Cuda, size: u64, coherent: bool) -> Result<Self, Error> {
+        let vulkan = VulkanMemory::allocate(device, size, None)?;
+        let fd = trace::step("vkGetMemoryFdKHR", || vulkan.export())?;
+        let cuda = trace::step("CUDA import", || CudaMapping::import(cuda, fd, vulkan.allocated, size))?;
+        Ok(Self { cuda, vulkan, size, coherent, origin: None })
+    }
+
+    /// Imports `size` bytes that another process, or this one, exported as `fd`.
+    pub(crate) fn import(
+        device: &Arc<Device>,
+        cuda: &Cuda,
+        fd: BorrowedFd<'_>,
+        size: u64,
+        coherent: bool,
+    ) -> Result<Self, Error> {
+        let copy = || {
+            fd.try_clone_to_owned()
+                .map_err(|source| Error::System { what: "duplicating the file descriptor failed", source })
+        };
+        let vulkan = VulkanMemory::allocate(device, size, Some(copy()?))?;
+        let cuda = CudaMapping::import(cuda, copy()?, vulkan.allocated, size)?;
+        Ok(Self { cuda, vulkan, size, coherent, origin: None })
+    }
+
+    /// Keeps the descriptor that the memory was imported from.
+    pub(crate) fn keep(&mut self, origin: OwnedFd) {
+        self.origin = Some(origin);
+    }
+
+    /// A new descriptor of the memory.
+    pub(crate) fn export(&self) -> Result<OwnedFd, Error> {
+        match &self.origin {
+            None => self.vulkan.export(),
+            Some(origin) => origin
+                .try_clone()
+                .map_err(|source| Error::System { what: "duplicating the file descriptor failed", source }),
+        }
+    }
+
+    /// Makes a range visible to the other side.
+    pub(crate) fn synchronise(&self, direction: Direction, offset: u64, size: u64) -> Result<(), Error> {
+        let device = &self.vulkan.device;
+        let atoms = select::atoms(offset, size, self.size, self.vulkan.allocated, device.atom).ok_or_else(|| {
+            Error::InvalidValue(format!("offset {offset}, size {size}: the memory has {} bytes", self.size))
+        })?;
+        // Mapped device memory is write-combining as a rule, and no driver call is sure to empty the CPU's buffers.
+        if direction == Direction::Flush {
+            fence::stores();
+        }
+        if !self.coherent && !atoms.is_empty() {
+            let ranges = [vk::MappedMemoryRange::default()
+                .memory(self.vulkan.memory)
+                .offset(atoms.start)
+                .size(atoms.end - atoms.start)];
+            // SAFETY: the memory is mapped whole; offset and size are multiples of the atom and lie inside it.
+            let result = unsafe {
+                match direction {
+                    Direction::Flush => device.raw().flush_mapped_memory_ranges(&ranges),
+                    Direction::Invalidate => device.raw().invalidate_mapped_memory_ranges(&ranges),
+                }
+            };
+            result.map_err(|code| {
+                let call = match direction {
+                    Direction::Flush => "vkFlushMappedMemoryRanges",
+                    Direction::Invalidate => "vkInvalidateMappedMemoryRanges",
+                };
+                lost(device, code);
+                Error::vulkan(format!("{call} of {size} bytes at {offset} failed"), code)
+            })?;
+        }
+        if direction == Direction::Invalidate {
+            fence::loads();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn host(&self) -> *mut u8 {
+        self.vulkan.host.map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    pub(crate) fn device_pointer(&self) -> CUdeviceptr {
+        self.cuda.pointer
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        // It came from a `usize`.
+        usize::try_from(self.size).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn coherent(&self) -> bool {
+        self.coherent
+    }
+
+    /// The unit of flush and invalidate; 1 where neither is needed.
+    pub(crate) fn atom(&self) -> usize {
+        if self.coherent { 1 } else { usize::try_from(self.vulkan.device.atom).unwrap_or(usize::MAX) }
+    }
+}
+
+/// Vulkan's allocation with its CPU mapping. Dropping it undoes as many steps as were taken.
+struct VulkanMemory {
+    device: Arc<Device>,
+    memory: vk::DeviceMemory,
+    host: Option<NonNull<u8>>,
+    /// Bytes allocated: the size asked for, up to whole atoms, so that no rounded range leaves the allocation.
+    allocated: u64,
+}
+
+impl VulkanMemory {
+    /// Allocates, or takes over what `import` stands for, and maps all of it.
+    fn allocate(device: &Arc<Device>, size: u64, import: Option<OwnedFd>) -> Result<Self, Error> {
+        let choice = device.memory;
+        let allocated = select::round_up(size, device.atom)
+            .filter(|allocated| *allocated <= choice.heap_size)
+            .ok_or_else(|| {
+                Error::vulkan(
+                    format!(
+                        "{size} bytes asked for; the CPU-mappable memory of {} (heap {}) has {}",
+                        device.name, choice.heap, choice.heap_size
+                    ),
+                    vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+                )
+            })?;
+        let opaque = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
+        let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(opaque);
+        let mut source = vk::ImportMemoryFdInfoKHR::default().handle_type(opaque);
+        let info = vk::MemoryAllocateInfo::default().allocation_size(allocated).memory_type_index(choice.index);
+        let info = match &import {
+            None => info.push_next(&mut export),
+            Some(fd) => {
+                source.fd = fd.as_raw_fd();
+                info.push_next(&mut source)
+            }
+        };
+        let memory = trace::step("vkAllocateMemory", || {
+            // SAFETY: `info` and what it points to live across the call; the size is not 0 and fits the heap; a
+            // descriptor to import is open.
+            unsafe { device.raw().allocate_memory(&info, None) }
+        })
+        .map_err(|code| {
+            lost(device, code);
+            let what = match import {
+                None => format!("allocating {size} bytes on {} failed: vkAllocateMemory", device.name),
+                Some(_) => format!(
+                    "importing {size} bytes into {} failed: is the descriptor one that vkgdr exported, of this \
+                     device and size?",
+                    device.name
+                ),
+            };
+            Error::vulkan(what, code)
+        })?;
+        if let Some(fd) = import {
+            // Vulkan owns the descriptor from here on.
+            let _ = fd.into_raw_fd();
+        }
+        let mut this = Self { device: Arc::clone(device), memory, host: None, allocated };
+        this.map(size)?;
+        Ok(this)
+    }
+
+    fn map(&mut self, size: u64) -> Result<(), Error> {
+        let address = trace::step("vkMapMemory", || {
+            // SAFETY: the memory is of a host-visible type, not mapped yet, and used by no other thread yet.
+            unsafe { self.device.raw().map_memory(self.memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty()) }
+        })
+        .map_err(|code| {
+            lost(&self.device, code);
+            Error::vulkan(format!("mapping {size} bytes of {} for the CPU failed: vkMapMemory", self.device.name), code)
+        })?;
+        self.host = NonNull::new(address.cast());
+        if self.host.is_none() || !address.addr().is_multiple_of(HOST_ALIGNMENT) {
+            return Err(Error::vulkan(
+                format!(
+                    "the Vulkan driver mapped memory at {address:p}, which is not aligned to {HOST_ALIGNMENT} bytes"
+                ),
+                vk::Result::ERROR_MEMORY_MAP_FAILED,
+            ));
+        }
+        Ok(())
+    }
+
+    /// A new opaque descriptor of the allocation, closed on exec.
+    fn export(&self) -> Result<OwnedFd, Error> {
+        let info = vk::MemoryGetFdInfoKHR::default()
+            .memory(self.memory)
+            .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD);
+        // SAFETY: the memory was allocated as exportable in this form.
+        let fd = unsafe { self.device.fd().get_memory_fd(&info) }.map_err(|code| {
+            lost(&self.device, code);
+            Error::vulkan("exporting the memory failed: vkGetMemoryFdKHR", code)
+        })?;
+        // SAFETY: Vulkan gives the new descriptor to the caller.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: the descriptor is open; the call touches no memory.
+        if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            return Err(Error::System {
+                what: "marking the exported descriptor close-on-exec failed",
+                source: std::io::Error::last_os_error(),
+            });
+        }
+        Ok(fd)
+    }
+}
+
+impl Drop for VulkanMemory {
+    fn drop(&mut self) {
+        if self.host.is_some() {
+            // SAFETY: the memory is mapped, and whoever frees it has ended its use of the address.
+            unsafe { self.device.raw().unmap_memory(self.memory) };
+        }
+        // SAFETY: the memory is ours and this is its only release; CUDA's mapping is gone already.
+        trace::step("vkFreeMemory", || unsafe {
+            self.device.raw().free_memory(self.memory, None);
+        });
+    }
+}
+
+/// Keeps a lost device from being handed out again.
+fn lost(device: &Arc<Device>, code: vk::Result) {
+    if code == vk::Result::ERROR_DEVICE_LOST {
+        cache::forget(device);
+    }
+}
