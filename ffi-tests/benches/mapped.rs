@@ -3,7 +3,7 @@
 //! `cargo bench -p ffi-tests` runs it over whatever the environment names. `UPSTREAM_VKGDR` is the path of upstream's
 //! library, for the comparison. `--brief` is a short run that only shows that it works.
 
-use cuda_mem::cuda_sys::CU_MEMHOSTALLOC_DEVICEMAP;
+use cuda_mem::cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUresult};
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::{Context, Driver, MappedMemory, Stream};
 use ffi_tests::Setup;
@@ -110,7 +110,10 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
     let source = vec![7u8; 1 << 20];
     let (rounds, batch) = if brief { (3, 10) } else { (501, 200) };
     println!("\nwrites with flush, us, median of {rounds} times {batch}");
-    println!("{:>8} {:>10} {:>10} {:>8} {:>14} {:>14} {:>8}", "bytes", "safe", "raw", "safe/raw", "upstream's", "cuMemcpyHtoD", "HtoD/safe");
+    println!(
+        "{:>8} {:>10} {:>10} {:>8} {:>14} {:>14} {:>8}",
+        "bytes", "safe", "raw", "safe/raw", "upstream's", "cuMemcpyHtoD", "HtoD/safe"
+    );
     for size in [4, 64, 256, 1024, 4096, 65536] {
         let batch = if size > 4096 { batch / 20 + 1 } else { batch };
         let bytes = &source[..size];
@@ -146,7 +149,11 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        println!("{size:>8} {safe:>10.3} {raw:>10.3} {:>8.2} {theirs:>14.3} {driver:>14.2} {:>8.0}", safe / raw, driver / safe);
+        println!(
+            "{size:>8} {safe:>10.3} {raw:>10.3} {:>8.2} {theirs:>14.3} {driver:>14.2} {:>8.0}",
+            safe / raw,
+            driver / safe
+        );
     }
     Ok(())
 }
@@ -235,8 +242,13 @@ fn opens(setup: &Setup, brief: bool) -> Result<()> {
             if !output.status.success() {
                 return Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into());
             }
-            let numbers: Vec<f64> =
-                text.lines().last().unwrap_or_default().split_whitespace().map(str::parse).collect::<std::result::Result<_, _>>()?;
+            let numbers: Vec<f64> = text
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(str::parse)
+                .collect::<std::result::Result<_, _>>()?;
             if round > 0 {
                 times[index].push(numbers.try_into().map_err(|_| "four numbers were expected")?);
             }
@@ -281,9 +293,14 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let cuda = setup.driver.raw();
     let (mut pinned, mut pinned_device) = (std::ptr::null_mut(), 0);
     // SAFETY: both results are writable; the memory is freed below.
-    unsafe {
-        cuda.cuMemHostAlloc(&mut pinned, 4096, CU_MEMHOSTALLOC_DEVICEMAP)?;
-        cuda.cuMemHostGetDevicePointer_v2(&mut pinned_device, pinned, 0)?;
+    let results = unsafe {
+        [
+            cuda.cuMemHostAlloc(&mut pinned, 4096, CU_MEMHOSTALLOC_DEVICEMAP)?,
+            cuda.cuMemHostGetDevicePointer_v2(&mut pinned_device, pinned, 0)?,
+        ]
+    };
+    if results != [CUresult::CUDA_SUCCESS; 2] {
+        return Err(format!("pinned memory: {results:?}").into());
     }
     let pinned = pinned.cast::<u32>();
     let question = memory.cell::<u32>(0)?;
@@ -324,6 +341,6 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     println!("  mapped in, mapped out: {:.3}", start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds));
     stream.synchronize()?;
     // SAFETY: ours, and the kernels that used it are done.
-    unsafe { cuda.cuMemFreeHost(pinned.cast()) }?;
-    Ok(())
+    let freed = unsafe { cuda.cuMemFreeHost(pinned.cast()) }?;
+    if freed == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("cuMemFreeHost: {freed:?}").into()) }
 }

@@ -111,11 +111,8 @@ impl Kernels {
         mut count: u32,
         stream: &Stream,
     ) -> Result<(), Box<dyn Error>> {
-        let mut arguments = [
-            ptr::from_mut(&mut question).cast(),
-            ptr::from_mut(&mut answer).cast(),
-            ptr::from_mut(&mut count).cast(),
-        ];
+        let mut arguments =
+            [ptr::from_mut(&mut question).cast(), ptr::from_mut(&mut answer).cast(), ptr::from_mut(&mut count).cast()];
         self.launch(c"answer", 1, 1, stream, &mut arguments)
     }
 }

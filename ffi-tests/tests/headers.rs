@@ -12,7 +12,10 @@ fn root() -> PathBuf {
 fn is_there(compiler: &str) -> bool {
     let there = Command::new(compiler).arg("--version").output().is_ok();
     if !there {
-        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{compiler} is missing: apt-get install gcc g++ clang");
+        assert!(
+            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
+            "{compiler} is missing: apt-get install gcc g++ clang"
+        );
         println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
     }
     there
@@ -37,7 +40,9 @@ fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {
             continue;
         }
         for standard in standards {
-            for header in ["wrapper.h", "include/cudamem.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"] {
+            for header in
+                ["wrapper.h", "include/cudamem.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"]
+            {
                 let mut command = Command::new(compiler);
                 command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(WARNINGS);
                 run(command.arg(root().join(header)));
@@ -56,10 +61,10 @@ fn the_two_vkgdr_headers_have_the_same_constants() {
     for (name, header) in [("user", "include/vkgdr.h"), ("raw", "vkgdr-sys/wrapper.h")] {
         let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
         let flags = ["CURRENT_CONTEXT", "FORCE_NON_COHERENT", "REQUIRE_COHERENT"];
-        let prints: String =
-            flags.map(|flag| format!("printf(\"%d \", (int)VKGDR_OPEN_{flag}_BIT);")).concat();
+        let prints: String = flags.map(|flag| format!("printf(\"%d \", (int)VKGDR_OPEN_{flag}_BIT);")).concat();
         let header = root().join(header);
-        let text = format!("#include \"{}\"\n#include <stdio.h>\nint main(void) {{ {prints} return 0; }}\n", header.display());
+        let text =
+            format!("#include \"{}\"\n#include <stdio.h>\nint main(void) {{ {prints} return 0; }}\n", header.display());
         std::fs::write(&source, text).expect("the folder for temporary files is writable");
         run(Command::new("gcc").args(WARNINGS).arg("-o").arg(&program).arg(&source));
         programs.push(run(&mut Command::new(&program)));
@@ -88,7 +93,9 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
     assert!(soname.contains("SONAME") && soname.contains("libcudamem.so.0.1"), "{soname}");
     let needed: Vec<&str> = soname.lines().filter(|line| line.contains("NEEDED")).collect();
     assert!(
-        needed.iter().all(|line| ["libc.so", "libm.so", "libgcc_s.so", "ld-linux"].iter().any(|name| line.contains(name))),
+        needed
+            .iter()
+            .all(|line| ["libc.so", "libm.so", "libgcc_s.so", "ld-linux"].iter().any(|name| line.contains(name))),
         "the library needs more than libc: {needed:?}"
     );
     // What a program sees is the interface and nothing else.

@@ -10,7 +10,9 @@ use std::process::Command;
 fn in_a_process(case: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", case, "--nocapture", "--ignored"]);
-    for variable in ["CUDA_MEM_LIBCUDA", "CUDA_MEM_LIBVKGDR", "SOFTGPU_VULKAN", "SOFTGPU_DEVICES", "VKGDR_VULKAN_LIBRARY"] {
+    for variable in
+        ["CUDA_MEM_LIBCUDA", "CUDA_MEM_LIBVKGDR", "SOFTGPU_VULKAN", "SOFTGPU_DEVICES", "VKGDR_VULKAN_LIBRARY"]
+    {
         command.env_remove(variable);
     }
     let output = command.envs(environment.iter().copied()).output().expect("the process starts");
@@ -59,7 +61,13 @@ fn no_driver_lists_every_place_and_what_to_install() {
         return;
     }
     let text = in_a_process("part_load", &[]);
-    for part in ["libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1: ", "libcuda.so: ", "cannot open shared object", "Install NVIDIA's driver"] {
+    for part in [
+        "libcuda.so.1: ",
+        "/usr/lib/wsl/lib/libcuda.so.1: ",
+        "libcuda.so: ",
+        "cannot open shared object",
+        "Install NVIDIA's driver",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 }
@@ -67,10 +75,14 @@ fn no_driver_lists_every_place_and_what_to_install() {
 #[test]
 fn what_the_environment_names_is_used_or_reported_never_replaced() {
     let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1")]);
-    assert!(text.contains("error: ") && text.contains("/nowhere/libcuda.so.1") && text.contains("CUDA_MEM_LIBCUDA"), "{text}");
+    assert!(
+        text.contains("error: ") && text.contains("/nowhere/libcuda.so.1") && text.contains("CUDA_MEM_LIBCUDA"),
+        "{text}"
+    );
     let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", "softgpu")]);
     assert!(text.contains("loaded softgpu"), "{text}");
-    let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "/nowhere/libvkgdr.so")]);
+    let text =
+        in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "/nowhere/libvkgdr.so")]);
     assert!(text.contains("error: ") && text.contains("/nowhere/libvkgdr.so"), "{text}");
 }
 
@@ -116,8 +128,11 @@ fn a_driver_without_a_gpu_says_where_to_look() {
 
 #[test]
 fn no_vulkan_says_what_to_install() {
-    let environment =
-        [("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "vkgdr"), ("VKGDR_VULKAN_LIBRARY", "/nowhere/libvulkan.so.1")];
+    let environment = [
+        ("CUDA_MEM_LIBCUDA", "softgpu"),
+        ("CUDA_MEM_LIBVKGDR", "vkgdr"),
+        ("VKGDR_VULKAN_LIBRARY", "/nowhere/libvulkan.so.1"),
+    ];
     let text = in_a_process("part_open", &environment);
     assert!(text.contains("error: ") && text.contains("/nowhere/libvulkan.so.1"), "{text}");
 }

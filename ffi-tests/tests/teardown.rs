@@ -47,7 +47,10 @@ fn every_order_of_drops_leaves_nothing() -> Result<(), Error> {
         orders = orders
             .into_iter()
             .flat_map(|order: Vec<usize>| {
-                (0..5).filter(|next| !order.contains(next)).map(|next| [order.clone(), vec![next]].concat()).collect::<Vec<_>>()
+                (0..5)
+                    .filter(|next| !order.contains(next))
+                    .map(|next| [order.clone(), vec![next]].concat())
+                    .collect::<Vec<_>>()
             })
             .collect();
     }
@@ -105,7 +108,8 @@ fn a_primary_context_reset_by_others_ends_quietly() -> Result<(), Box<dyn std::e
     let context = driver.device(0)?.primary_context()?;
     let all = everything(&context)?;
     // SAFETY: the device exists.
-    unsafe { driver.raw().cuDevicePrimaryCtxReset_v2(context.device().raw()) }?;
+    let reset = unsafe { driver.raw().cuDevicePrimaryCtxReset_v2(context.device().raw()) }?;
+    assert_eq!(reset, CUresult::CUDA_SUCCESS);
     drop((all, context));
     driver.take_drop_errors();
     assert_nothing_left(&driver);
@@ -124,8 +128,10 @@ fn after_the_driver_has_shut_down_drops_are_quiet() -> Result<(), Error> {
     drop((all, context));
     softgpu::shut_down(false);
     assert_eq!(driver.take_drop_errors(), Default::default());
-    // What a driver that has shut down would have freed itself.
+    // What a driver that has shut down would have freed itself. The reset ends the initialisation too.
     softgpu::reset();
+    // SAFETY: 0 is the one value that cuInit takes.
+    assert_eq!(unsafe { driver.raw().cuInit(0) }, Ok(CUresult::CUDA_SUCCESS));
     Ok(())
 }
 
