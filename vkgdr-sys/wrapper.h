@@ -71,7 +71,7 @@ void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
 /** Makes device writes of a range, in bytes, visible to the CPU. Since vkgdr 0.1. */
 void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
 
-/** Gives the thread's last error as text to be freed with free(), or null, and forgets it. Since vkgdr 0.1. */
+/** Gives the last error of the thread as text to be freed with free(), or null. Since vkgdr 0.1. */
 char *vkgdr_last_error(void);
 
 /** Gives the library's version as text that is not to be freed. Since vkgdr 0.2. */

@@ -32,6 +32,8 @@ fn icds() -> Vec<PathBuf> {
 fn under_the_layer(icd: &Path, vkgdr: &str, program: &mut Command) -> (Output, String) {
     let output = program
         .env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation")
+        // So that the output says whether the layer is there at all.
+        .env("VK_LOADER_DEBUG", "layer")
         .env("VK_DRIVER_FILES", icd)
         .env("VK_ICD_FILENAMES", icd)
         .env("SOFTGPU_VULKAN", "1")
@@ -39,6 +41,8 @@ fn under_the_layer(icd: &Path, vkgdr: &str, program: &mut Command) -> (Output, S
         .output()
         .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let loaded = |line: &str| line.contains("nsert instance layer") && line.contains("VK_LAYER_KHRONOS_validation");
+    assert!(text.lines().any(loaded), "the layer was not loaded:\n{text}");
     (output, text)
 }
 

@@ -60,7 +60,7 @@ function_table! {
     /// Makes device writes of a range, in bytes, visible to the CPU. Since vkgdr 0.1.
     #[since(10)]
     fn vkgdr_memory_invalidate(mem: vkgdr_memory_t, offset: usize, size: usize) -> ();
-    /// Gives the thread's last error as text to be freed with free(), or null, and forgets it. Since vkgdr 0.1.
+    /// Gives the last error of the thread as text to be freed with free(), or null. Since vkgdr 0.1.
     #[since(10)]
     fn vkgdr_last_error() -> *mut ::core::ffi::c_char;
     /// Gives the library's version as text that is not to be freed. Since vkgdr 0.2.

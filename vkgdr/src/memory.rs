@@ -1,6 +1,6 @@
 //! One allocation: Vulkan's memory, its CPU mapping, and its CUDA mapping.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -52,12 +52,8 @@ impl Memory {
         size: u64,
         coherent: bool,
     ) -> Result<Self, Error> {
-        let copy = || {
-            fd.try_clone_to_owned()
-                .map_err(|source| Error::System { what: "duplicating the file descriptor failed", source })
-        };
-        let vulkan = VulkanMemory::allocate(device, size, Some(copy()?))?;
-        let cuda = CudaMapping::import(cuda, copy()?, vulkan.allocated, size)?;
+        let vulkan = VulkanMemory::allocate(device, size, Some(fd))?;
+        let cuda = CudaMapping::import(cuda, copy(fd)?, vulkan.allocated, size)?;
         Ok(Self { cuda, vulkan, size, coherent, origin: None })
     }
 
@@ -147,7 +143,7 @@ struct VulkanMemory {
 
 impl VulkanMemory {
     /// Allocates, or takes over what `import` stands for, and maps all of it.
-    fn allocate(device: &Arc<Device>, size: u64, import: Option<OwnedFd>) -> Result<Self, Error> {
+    fn allocate(device: &Arc<Device>, size: u64, import: Option<BorrowedFd<'_>>) -> Result<Self, Error> {
         let choice = device.memory;
         let allocated = select::round_up(size, device.atom)
             .filter(|allocated| *allocated <= choice.heap_size)
@@ -164,10 +160,11 @@ impl VulkanMemory {
         let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(opaque);
         let mut source = vk::ImportMemoryFdInfoKHR::default().handle_type(opaque);
         let info = vk::MemoryAllocateInfo::default().allocation_size(allocated).memory_type_index(choice.index);
-        let info = match &import {
+        let info = match import {
             None => info.push_next(&mut export),
             Some(fd) => {
-                source.fd = fd.as_raw_fd();
+                // Vulkan owns the copy from a successful call on.
+                source.fd = copy(fd)?.into_raw_fd();
                 info.push_next(&mut source)
             }
         };
@@ -178,6 +175,9 @@ impl VulkanMemory {
         })
         .map_err(|code| {
             lost(device, code);
+            if let Some(fd) = import {
+                close_refused(source.fd, fd);
+            }
             let what = match import {
                 None => format!("allocating {size} bytes on {} failed: vkAllocateMemory", device.name),
                 Some(_) => format!(
@@ -188,10 +188,6 @@ impl VulkanMemory {
             };
             Error::vulkan(what, code)
         })?;
-        if let Some(fd) = import {
-            // Vulkan owns the descriptor from here on.
-            let _ = fd.into_raw_fd();
-        }
         let mut this = Self { device: Arc::clone(device), memory, host: None, allocated };
         this.map(size)?;
         Ok(this)
@@ -258,5 +254,28 @@ impl Drop for VulkanMemory {
 fn lost(device: &Arc<Device>, code: vk::Result) {
     if code == vk::Result::ERROR_DEVICE_LOST {
         cache::forget(device);
+    }
+}
+
+/// A copy of a descriptor, closed on exec.
+fn copy(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    fd.try_clone_to_owned().map_err(|source| Error::System { what: "duplicating the file descriptor failed", source })
+}
+
+/// Closes the copy that Vulkan refused. It is the caller's still, but SwiftShader has closed it by then: so only what is
+/// the same file as the original is closed, and not what another thread may have opened under its number.
+fn close_refused(copy: RawFd, original: BorrowedFd<'_>) {
+    let identity = |fd: RawFd| {
+        let mut data = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: `data` is writable; a number that is no open descriptor is an error.
+        (unsafe { libc::fstat(fd, data.as_mut_ptr()) } == 0).then(|| {
+            // SAFETY: fstat has filled it.
+            let data = unsafe { data.assume_init() };
+            (data.st_dev, data.st_ino)
+        })
+    };
+    if identity(copy).is_some_and(|found| Some(found) == identity(original.as_raw_fd())) {
+        // SAFETY: the number is our copy's.
+        unsafe { libc::close(copy) };
     }
 }

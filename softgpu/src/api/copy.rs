@@ -1,0 +1,202 @@
+//! Copies.
+
+use crate::call::{Result, driver_calls, ensure};
+use crate::state::Global;
+use crate::state::context::current;
+use crate::state::memory::Range;
+use crate::state::transfer::{Copy, Rows, Side};
+use cuda_sys::{CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
+use std::ffi::c_void;
+
+/// Where one end of a copy may lie.
+#[derive(Clone, Copy)]
+enum End {
+    /// In memory that the driver knows.
+    Known(CUdeviceptr),
+    /// Anywhere.
+    Any(u64),
+}
+
+driver_calls! {
+    /// Copies between any two addresses.
+    fn cuMemcpy[Started](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
+        plain(End::Any(dst), End::Any(src), ByteCount, Copy::now)
+    }
+
+    /// Copies between any two addresses in stream order.
+    fn cuMemcpyAsync[Started](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
+        plain(End::Any(dst), End::Any(src), ByteCount, |copy| copy.queued(hStream))
+    }
+
+    /// Copies from host to device.
+    fn cuMemcpyHtoD_v2[Started](dstDevice: CUdeviceptr, srcHost: *const c_void, ByteCount: usize) {
+        plain(End::Known(dstDevice), host(srcHost), ByteCount, Copy::now)
+    }
+
+    /// Copies from host to device in stream order.
+    fn cuMemcpyHtoDAsync_v2[Started](
+        dstDevice: CUdeviceptr,
+        srcHost: *const c_void,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) {
+        plain(End::Known(dstDevice), host(srcHost), ByteCount, |copy| copy.queued(hStream))
+    }
+
+    /// Copies from device to host.
+    fn cuMemcpyDtoH_v2[Started](dstHost: *mut c_void, srcDevice: CUdeviceptr, ByteCount: usize) {
+        plain(host(dstHost), End::Known(srcDevice), ByteCount, Copy::now)
+    }
+
+    /// Copies from device to host in stream order.
+    fn cuMemcpyDtoHAsync_v2[Started](
+        dstHost: *mut c_void,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) {
+        plain(host(dstHost), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+    }
+
+    /// Copies within device memory.
+    fn cuMemcpyDtoD_v2[Started](dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: usize) {
+        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
+    }
+
+    /// Copies within device memory in stream order.
+    fn cuMemcpyDtoDAsync_v2[Started](
+        dstDevice: CUdeviceptr,
+        srcDevice: CUdeviceptr,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) {
+        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+    }
+
+    /// Copies between the memories of two contexts.
+    fn cuMemcpyPeer[Started](
+        dstDevice: CUdeviceptr,
+        dstContext: CUcontext,
+        srcDevice: CUdeviceptr,
+        srcContext: CUcontext,
+        ByteCount: usize,
+    ) {
+        peers(dstContext, srcContext)?;
+        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
+    }
+
+    /// Copies between the memories of two contexts in stream order.
+    fn cuMemcpyPeerAsync[Started](
+        dstDevice: CUdeviceptr,
+        dstContext: CUcontext,
+        srcDevice: CUdeviceptr,
+        srcContext: CUcontext,
+        ByteCount: usize,
+        hStream: CUstream,
+    ) {
+        peers(dstContext, srcContext)?;
+        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+    }
+
+    /// Copies rows.
+    fn cuMemcpy2D_v2[Started](pCopy: *const CUDA_MEMCPY2D) {
+        rows(pCopy.as_ref(), Copy::now)
+    }
+
+    /// Copies rows at any pitch.
+    fn cuMemcpy2DUnaligned_v2[Started](pCopy: *const CUDA_MEMCPY2D) {
+        rows(pCopy.as_ref(), Copy::now)
+    }
+
+    /// Copies rows in stream order.
+    fn cuMemcpy2DAsync_v2[Started](pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) {
+        rows(pCopy.as_ref(), |copy| copy.queued(hStream))
+    }
+}
+
+fn host<T>(address: *const T) -> End {
+    End::Any(address.expose_provenance() as u64)
+}
+
+fn range(end: End, length: usize) -> Result<Range> {
+    let global = Global::get()?;
+    // A copy goes through the current context's device, but copies reach all devices; only pools restrict them.
+    let device = current(global)?.device;
+    match end {
+        End::Known(address) => global.memory.range(address, length, device),
+        End::Any(address) => global.memory.any_range(address, length, device),
+    }
+}
+
+fn plain(to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) -> Result {
+    current(Global::get()?)?;
+    if length == 0 {
+        return Ok(());
+    }
+    run(Copy::plain(range(to, length)?, range(from, length)?))
+}
+
+fn peers(to: CUcontext, from: CUcontext) -> Result {
+    let global = Global::get()?;
+    global.context(to)?;
+    global.context(from).map(drop)
+}
+
+/// One side of a copy of rows, as the descriptor states it.
+struct Stated {
+    kind: CUmemorytype,
+    host: u64,
+    device: CUdeviceptr,
+    pitch: usize,
+    x: usize,
+    y: usize,
+}
+
+impl Stated {
+    fn side(&self, rows: Rows) -> Result<Side> {
+        let make = match self.kind {
+            CUmemorytype::CU_MEMORYTYPE_HOST => End::Any as fn(u64) -> End,
+            CUmemorytype::CU_MEMORYTYPE_DEVICE => End::Known,
+            CUmemorytype::CU_MEMORYTYPE_UNIFIED => End::Any,
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        };
+        let base = if self.kind == CUmemorytype::CU_MEMORYTYPE_HOST { self.host } else { self.device };
+        let right = self.x.checked_add(rows.width).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        ensure(rows.count <= 1 && self.y == 0 || right <= self.pitch)?;
+        let start = || (self.y.checked_mul(self.pitch)?).checked_add(self.x);
+        let length = || (rows.count - 1).checked_mul(self.pitch)?.checked_add(rows.width);
+        let (Some(start), Some(length)) = (start(), length()) else {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        };
+        ensure(base != 0)?;
+        let address = base.checked_add(start as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        Ok(Side { range: range(make(address), length)?, pitch: self.pitch })
+    }
+}
+
+fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Result {
+    let copy = copy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    current(Global::get()?)?;
+    let rows = Rows { width: copy.WidthInBytes, count: copy.Height };
+    if rows.width == 0 || rows.count == 0 {
+        return Ok(());
+    }
+    let from = Stated {
+        kind: copy.srcMemoryType,
+        host: copy.srcHost.expose_provenance() as u64,
+        device: copy.srcDevice,
+        pitch: copy.srcPitch,
+        x: copy.srcXInBytes,
+        y: copy.srcY,
+    };
+    let to = Stated {
+        kind: copy.dstMemoryType,
+        host: copy.dstHost.expose_provenance() as u64,
+        device: copy.dstDevice,
+        pitch: copy.dstPitch,
+        x: copy.dstXInBytes,
+        y: copy.dstY,
+    };
+    run(Copy { to: to.side(rows)?, from: from.side(rows)?, rows })
+}

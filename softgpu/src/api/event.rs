@@ -1,0 +1,94 @@
+//! Events.
+
+use crate::call::{Result, driver_calls, ensure, put};
+use crate::state::Global;
+use crate::state::context::current;
+use crate::state::event::Event;
+use crate::state::handle::next_sequence;
+use crate::state::stream::Stream;
+use cuda_sys::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
+use std::ffi::c_uint;
+use std::ptr;
+use std::sync::Arc;
+
+driver_calls! {
+    /// Makes an event.
+    fn cuEventCreate[Started](phEvent: *mut CUevent, Flags: c_uint) {
+        ensure(!phEvent.is_null())?;
+        let global = Global::get()?;
+        let context = current(global)?;
+        ensure(Flags <= 7)?;
+        let untimed = Flags & CUevent_flags::CU_EVENT_DISABLE_TIMING.0 != 0;
+        // An event for other processes must be untimed.
+        ensure(Flags & CUevent_flags::CU_EVENT_INTERPROCESS.0 == 0 || untimed)?;
+        let sequence = next_sequence();
+        let (handle, _) = global.events.insert(sequence, Event::new(sequence, context, !untimed));
+        put(phEvent, ptr::without_provenance_mut(handle as usize))
+    }
+
+    /// Ends an event.
+    fn cuEventDestroy_v2[Started](hEvent: CUevent) {
+        let gone = Global::get()?.events.remove(hEvent.addr() as u64);
+        gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// Sets an event to the stream's present end.
+    fn cuEventRecord[Started](hEvent: CUevent, hStream: CUstream) {
+        record(hEvent, hStream)
+    }
+
+    /// Sets an event to the stream's present end.
+    fn cuEventRecordWithFlags[Started](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
+        ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
+        record(hEvent, hStream)
+    }
+
+    /// Tells whether an event has passed.
+    fn cuEventQuery[Started](hEvent: CUevent) {
+        match find(Global::get()?, hEvent)?.pending() {
+            None => Ok(()),
+            Some(_) => Err(CUresult::CUDA_ERROR_NOT_READY),
+        }
+    }
+
+    /// Waits for an event.
+    fn cuEventSynchronize[Started](hEvent: CUevent) {
+        if let Some(point) = find(Global::get()?, hEvent)?.pending() {
+            point.wait();
+        }
+        Ok(())
+    }
+
+    /// Gives the milliseconds between two events.
+    fn cuEventElapsedTime[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
+        put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
+    }
+
+    /// Gives the milliseconds between two events.
+    fn cuEventElapsedTime_v2[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
+        put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
+    }
+}
+
+/// The event of a handle.
+pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
+    let event = global.events.get(handle.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+    if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
+}
+
+/// Event and stream must belong to one context.
+fn record(event: CUevent, stream: CUstream) -> Result {
+    let global = Global::get()?;
+    let event = find(global, event)?;
+    let stream = Stream::find(global, stream)?;
+    if !Arc::ptr_eq(&event.context, &stream.context) {
+        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+    }
+    event.record(&stream)
+}
+
+fn elapsed(nowhere: bool, start: CUevent, end: CUevent) -> Result<f32> {
+    ensure(!nowhere)?;
+    let global = Global::get()?;
+    Event::elapsed(&*find(global, start)?, &*find(global, end)?)
+}

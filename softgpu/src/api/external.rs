@@ -1,0 +1,51 @@
+//! Memory of other APIs.
+
+use crate::call::{driver_calls, ensure, put};
+use crate::state::Global;
+use crate::state::context::current;
+use crate::state::external::ExternalMemory;
+use cuda_sys::{
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_DEDICATED, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr,
+    CUexternalMemory, CUexternalMemoryHandleType, CUresult,
+};
+use std::ptr;
+
+driver_calls! {
+    /// Imports memory by an opaque file descriptor, which belongs to the driver afterwards.
+    fn cuImportExternalMemory[Started](
+        extMem_out: *mut CUexternalMemory,
+        memHandleDesc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    ) {
+        let wish = memHandleDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        ensure(!extMem_out.is_null())?;
+        let global = Global::get()?;
+        let context = current(global)?;
+        ensure(wish.flags & !CUDA_EXTERNAL_MEMORY_DEDICATED == 0)?;
+        match wish.type_ {
+            CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD => {}
+            CUexternalMemoryHandleType(1..=9) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+        let handle = ExternalMemory::import(global, &context, wish.handle.fd, wish.size)?;
+        put(extMem_out, ptr::without_provenance_mut(handle as usize))
+    }
+
+    /// Maps a range of imported memory; cuMemFree ends it.
+    fn cuExternalMemoryGetMappedBuffer[Started](
+        devPtr: *mut CUdeviceptr,
+        extMem: CUexternalMemory,
+        bufferDesc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+    ) {
+        let wish = bufferDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        ensure(!devPtr.is_null() && wish.flags == 0)?;
+        let global = Global::get()?;
+        let memory = global.externals.get(extMem.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        put(devPtr, memory.map(global, wish.offset, wish.size)?.base)
+    }
+
+    /// Ends an import. Ranges that are still mapped stay usable here.
+    fn cuDestroyExternalMemory[Started](extMem: CUexternalMemory) {
+        let gone = Global::get()?.externals.remove(extMem.addr() as u64);
+        gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+}

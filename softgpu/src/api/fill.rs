@@ -1,0 +1,114 @@
+//! Fills.
+
+use crate::call::{Result, driver_calls, ensure};
+use crate::state::Global;
+use crate::state::context::current;
+use crate::state::transfer::{Fill, Rows, Side, Word};
+use cuda_sys::{CUdeviceptr, CUresult, CUstream};
+use std::ffi::{c_uchar, c_uint, c_ushort};
+
+driver_calls! {
+    /// Fills memory with a byte.
+    fn cuMemsetD8_v2[Started](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
+        fill(dstDevice, 0, Word::Byte(uc), N, 1, Fill::now)
+    }
+
+    /// Fills memory with a 16-bit word.
+    fn cuMemsetD16_v2[Started](dstDevice: CUdeviceptr, us: c_ushort, N: usize) {
+        fill(dstDevice, 0, Word::Half(us), N, 1, Fill::now)
+    }
+
+    /// Fills memory with a 32-bit word.
+    fn cuMemsetD32_v2[Started](dstDevice: CUdeviceptr, ui: c_uint, N: usize) {
+        fill(dstDevice, 0, Word::Full(ui), N, 1, Fill::now)
+    }
+
+    /// Fills rows with a byte.
+    fn cuMemsetD2D8_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, uc: c_uchar, Width: usize, Height: usize) {
+        fill(dstDevice, dstPitch, Word::Byte(uc), Width, Height, Fill::now)
+    }
+
+    /// Fills rows with a 16-bit word.
+    fn cuMemsetD2D16_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, us: c_ushort, Width: usize, Height: usize) {
+        fill(dstDevice, dstPitch, Word::Half(us), Width, Height, Fill::now)
+    }
+
+    /// Fills rows with a 32-bit word.
+    fn cuMemsetD2D32_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, ui: c_uint, Width: usize, Height: usize) {
+        fill(dstDevice, dstPitch, Word::Full(ui), Width, Height, Fill::now)
+    }
+
+    /// Fills memory with a byte in stream order.
+    fn cuMemsetD8Async[Started](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
+        fill(dstDevice, 0, Word::Byte(uc), N, 1, |fill| fill.queued(hStream))
+    }
+
+    /// Fills memory with a 16-bit word in stream order.
+    fn cuMemsetD16Async[Started](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
+        fill(dstDevice, 0, Word::Half(us), N, 1, |fill| fill.queued(hStream))
+    }
+
+    /// Fills memory with a 32-bit word in stream order.
+    fn cuMemsetD32Async[Started](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
+        fill(dstDevice, 0, Word::Full(ui), N, 1, |fill| fill.queued(hStream))
+    }
+
+    /// Fills rows with a byte in stream order.
+    fn cuMemsetD2D8Async[Started](
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        uc: c_uchar,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) {
+        fill(dstDevice, dstPitch, Word::Byte(uc), Width, Height, |fill| fill.queued(hStream))
+    }
+
+    /// Fills rows with a 16-bit word in stream order.
+    fn cuMemsetD2D16Async[Started](
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        us: c_ushort,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) {
+        fill(dstDevice, dstPitch, Word::Half(us), Width, Height, |fill| fill.queued(hStream))
+    }
+
+    /// Fills rows with a 32-bit word in stream order.
+    fn cuMemsetD2D32Async[Started](
+        dstDevice: CUdeviceptr,
+        dstPitch: usize,
+        ui: c_uint,
+        Width: usize,
+        Height: usize,
+        hStream: CUstream,
+    ) {
+        fill(dstDevice, dstPitch, Word::Full(ui), Width, Height, |fill| fill.queued(hStream))
+    }
+}
+
+/// Checks a fill of `count` rows of `words` words, and runs it.
+fn fill(
+    address: CUdeviceptr,
+    pitch: usize,
+    word: Word,
+    words: usize,
+    count: usize,
+    run: impl FnOnce(Fill) -> Result,
+) -> Result {
+    let global = Global::get()?;
+    let context = current(global)?;
+    if words == 0 || count == 0 {
+        return Ok(());
+    }
+    let overflow = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let width = words.checked_mul(word.size()).ok_or(overflow)?;
+    ensure(address.is_multiple_of(word.size() as u64))?;
+    ensure(count == 1 || pitch >= width && pitch.is_multiple_of(word.size()))?;
+    let length = (count - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width)).ok_or(overflow)?;
+    let range = global.memory.range(address, length, context.device)?;
+    run(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word })
+}

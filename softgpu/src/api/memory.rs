@@ -1,0 +1,105 @@
+//! Device memory and managed memory.
+
+use crate::call::{Result, driver_calls, ensure, offer, put};
+use crate::state::Global;
+use crate::state::context::current;
+use crate::state::mapping::Mapping;
+use crate::state::memory::{Allocation, Origin, Storage};
+use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
+use std::ffi::c_uint;
+
+/// Rows of pitched memory begin at multiples of this.
+const PITCH: usize = 512;
+
+driver_calls! {
+    /// Gives the free and the whole memory of the current device.
+    fn cuMemGetInfo_v2[Started](free: *mut usize, total: *mut usize) {
+        let global = Global::get()?;
+        let store = &global.devices[current(global)?.device].store;
+        ensure(!free.is_null() && !total.is_null())?;
+        put(free, store.free() as usize)?;
+        put(total, store.total as usize)
+    }
+
+    /// Allocates device memory.
+    fn cuMemAlloc_v2[Started](dptr: *mut CUdeviceptr, bytesize: usize) {
+        ensure(!dptr.is_null())?;
+        put(dptr, allocate(bytesize)?)
+    }
+
+    /// Allocates rows at a pitch.
+    fn cuMemAllocPitch_v2[Started](
+        dptr: *mut CUdeviceptr,
+        pPitch: *mut usize,
+        WidthInBytes: usize,
+        Height: usize,
+        ElementSizeBytes: c_uint,
+    ) {
+        ensure(!dptr.is_null() && !pPitch.is_null() && matches!(ElementSizeBytes, 4 | 8 | 16))?;
+        ensure(WidthInBytes > 0 && Height > 0)?;
+        let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
+        let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
+        let (Some(pitch), Some(size)) = (pitch, size) else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
+        put(dptr, allocate(size)?)?;
+        put(pPitch, pitch)
+    }
+
+    /// Frees memory of cuMemAlloc, cuMemAllocManaged, cuMemAllocAsync or a mapped buffer, after all work of its
+    /// context.
+    fn cuMemFree_v2[Started](dptr: CUdeviceptr) {
+        if dptr == 0 {
+            return Ok(());
+        }
+        free(dptr)
+    }
+
+    /// Gives the allocation that an address lies in.
+    fn cuMemGetAddressRange_v2[Started](pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
+        let global = Global::get()?;
+        current(global)?;
+        let block = global.memory.at(dptr).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        offer(pbase, block.base);
+        offer(psize, block.size);
+        Ok(())
+    }
+
+    /// Allocates managed memory: here all memory is where everyone can touch it.
+    fn cuMemAllocManaged[Started](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
+        ensure(!dptr.is_null())?;
+        let global = Global::get()?;
+        let context = current(global)?;
+        ensure(bytesize > 0)?;
+        ensure(matches!(CUmemAttach_flags(flags), CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL
+            | CUmemAttach_flags::CU_MEM_ATTACH_HOST))?;
+        let mapping = Mapping::anonymous(bytesize).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let block = Allocation::new(&context, Origin::Managed, bytesize, Storage::Own(mapping), None).flagged(flags);
+        put(dptr, global.memory.insert(block).base)
+    }
+}
+
+fn allocate(size: usize) -> Result<CUdeviceptr> {
+    let global = Global::get()?;
+    let context = current(global)?;
+    ensure(size > 0)?;
+    let charge = global.devices[context.device].store.take(size)?;
+    let mapping = Mapping::anonymous(size).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+    let block = Allocation::new(&context, Origin::Device, size, Storage::Own(mapping), Some(charge));
+    Ok(global.memory.insert(block).base)
+}
+
+/// Frees what cuMemFree frees, whoever calls.
+pub(crate) fn free(address: CUdeviceptr) -> Result {
+    let global = Global::get()?;
+    let freeable =
+        |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
+    let block = global.memory.remove(address, freeable).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    match &block.context {
+        Some(context) => context.synchronize(),
+        None => {
+            for context in global.contexts.all().iter().filter(|context| context.device == block.device) {
+                context.synchronize();
+            }
+        }
+    }
+    Ok(())
+}

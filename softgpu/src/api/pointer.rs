@@ -1,0 +1,134 @@
+//! What an address is.
+
+use crate::call::{Result, driver_calls, ensure};
+use crate::state::Global;
+use crate::state::memory::{Allocation, Origin};
+use cuda_sys::{CU_DEVICE_INVALID, CUcontext, CUdeviceptr, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+
+/// The value of an attribute, in the width that the interface gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Word(u32),
+    Number(c_int),
+    Long(u64),
+    Pointer(usize),
+}
+
+impl Value {
+    /// Writes the value.
+    ///
+    /// # Safety
+    ///
+    /// `out` is writable for the width of the attribute's type.
+    unsafe fn write(self, out: *mut c_void) {
+        // SAFETY: by this function's contract; callers need not align.
+        unsafe {
+            match self {
+                Value::Word(word) => out.cast::<c_uint>().write_unaligned(word),
+                Value::Number(number) => out.cast::<c_int>().write_unaligned(number),
+                Value::Long(long) => out.cast::<u64>().write_unaligned(long),
+                Value::Pointer(address) => {
+                    out.cast::<*mut c_void>().write_unaligned(ptr::without_provenance_mut(address));
+                }
+            }
+        }
+    }
+
+    /// What cuPointerGetAttributes gives for an address that the driver does not know.
+    fn unknown(attribute: CUpointer_attribute) -> Option<Self> {
+        use CUpointer_attribute as A;
+        Some(match attribute {
+            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(CU_DEVICE_INVALID),
+            A::CU_POINTER_ATTRIBUTE_CONTEXT
+            | A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+            | A::CU_POINTER_ATTRIBUTE_HOST_POINTER
+            | A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR
+            | A::CU_POINTER_ATTRIBUTE_RANGE_SIZE
+            | A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+            | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE
+            | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => Value::Pointer(0),
+            A::CU_POINTER_ATTRIBUTE_BUFFER_ID
+            | A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
+            | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => Value::Long(0),
+            A::CU_POINTER_ATTRIBUTE_P2P_TOKENS => return None,
+            CUpointer_attribute(1..=21) => Value::Word(0),
+            _ => return None,
+        })
+    }
+}
+
+driver_calls! {
+    /// Asks about an address.
+    fn cuPointerGetAttribute[Started](data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
+        ensure(!data.is_null())?;
+        let block = Global::get()?.memory.at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        value(attribute, &block, ptr)?.write(data);
+        Ok(())
+    }
+
+    /// Asks many things about an address; an unknown one has empty attributes.
+    fn cuPointerGetAttributes[Started](
+        numAttributes: c_uint,
+        attributes: *mut CUpointer_attribute,
+        data: *mut *mut c_void,
+        ptr: CUdeviceptr,
+    ) {
+        ensure(numAttributes > 0 && !attributes.is_null() && !data.is_null())?;
+        let block = Global::get()?.memory.at(ptr);
+        for n in 0..numAttributes as usize {
+            let (attribute, out) = (attributes.add(n).read(), data.add(n).read());
+            ensure(!out.is_null())?;
+            let empty = Value::unknown(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+            let value = match &block {
+                Some(block) => value(attribute, block, ptr).unwrap_or(empty),
+                None => empty,
+            };
+            value.write(out);
+        }
+        Ok(())
+    }
+}
+
+fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
+    use CUpointer_attribute as A;
+    let of_pool = block.pool.as_ref();
+    let pool: CUmemoryPool = match of_pool {
+        Some(pool) => ptr::without_provenance_mut(Global::get()?.pools.handle(pool.sequence) as usize),
+        None => ptr::null_mut(),
+    };
+    let context: CUcontext = match &block.context {
+        Some(context) => super::context::handle_of(context),
+        None => ptr::null_mut(),
+    };
+    let flag = |set: bool| Value::Word(u32::from(set));
+    Ok(match attribute {
+        A::CU_POINTER_ATTRIBUTE_CONTEXT => Value::Pointer(context.addr()),
+        A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => Value::Word(match block.is_host() {
+            true => CUmemorytype::CU_MEMORYTYPE_HOST.0,
+            false => CUmemorytype::CU_MEMORYTYPE_DEVICE.0,
+        }),
+        A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(address as usize),
+        A::CU_POINTER_ATTRIBUTE_HOST_POINTER if block.is_host_accessible() => Value::Pointer(address as usize),
+        A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
+        A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => Value::Long(block.sequence),
+        A::CU_POINTER_ATTRIBUTE_IS_MANAGED => {
+            flag(block.origin == Origin::Managed || of_pool.is_some_and(|pool| pool.is_managed()))
+        }
+        A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(block.device as c_int),
+        // softgpu has no IPC and no other device reaches its memory.
+        A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
+            flag(false)
+        }
+        A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
+            Value::Pointer(block.base as usize)
+        }
+        A::CU_POINTER_ATTRIBUTE_RANGE_SIZE | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => Value::Pointer(block.size),
+        A::CU_POINTER_ATTRIBUTE_MAPPED => flag(true),
+        A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => Value::Long(0),
+        A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => Value::Word(of_pool.map_or(3, |pool| pool.access(block.device).0)),
+        A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => Value::Pointer(pool.addr()),
+        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    })
+}

@@ -1,0 +1,197 @@
+//! Stream-ordered allocation and pools.
+
+use crate::call::{Result, driver_calls, ensure, put};
+use crate::state::Global;
+use crate::state::memory::Origin;
+use crate::state::pool::{Attribute, Pool};
+use crate::state::stream::Stream;
+use crate::state::sync::lock;
+use cuda_sys::{
+    CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+driver_calls! {
+    /// Allocates from the device's present pool.
+    fn cuMemAllocAsync[Started](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
+        ensure(!dptr.is_null())?;
+        let global = Global::get()?;
+        let stream = Stream::find(global, hStream)?;
+        let (_, pool) = global.devices[stream.context.device].current_pool();
+        put(dptr, allocate(&pool, bytesize)?)
+    }
+
+    /// Allocates from a pool.
+    fn cuMemAllocFromPoolAsync[Started](
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        pool: CUmemoryPool,
+        hStream: CUstream,
+    ) {
+        ensure(!dptr.is_null())?;
+        let global = Global::get()?;
+        Stream::find(global, hStream)?;
+        put(dptr, allocate(&Pool::find(global, pool)?, bytesize)?)
+    }
+
+    /// Frees when the stream gets there; the address is no longer known at once.
+    fn cuMemFreeAsync[Started](dptr: CUdeviceptr, hStream: CUstream) {
+        let global = Global::get()?;
+        let stream = Stream::find(global, hStream)?;
+        if dptr == 0 {
+            return Ok(());
+        }
+        // The driver answers success for memory of cuMemAlloc, and does nothing: it still has to be freed.
+        if global.memory.at(dptr).is_some_and(|block| block.base == dptr && block.origin == Origin::Device) {
+            return Ok(());
+        }
+        let block = global.memory.remove(dptr, |block| block.origin == Origin::Pool);
+        let block = block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        if stream.is_idle() {
+            return Ok(());
+        }
+        stream.submit(Vec::new(), move || drop(block)).map(drop)
+    }
+
+    /// Makes a pool.
+    fn cuMemPoolCreate[Started](pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
+        ensure(!pool.is_null())?;
+        let props = poolProps.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        put(pool, as_handle(Pool::make(Global::get()?, props)?))
+    }
+
+    /// Ends a pool; its live blocks stay usable.
+    fn cuMemPoolDestroy[Started](pool: CUmemoryPool) {
+        let global = Global::get()?;
+        let gone = Pool::find(global, pool)?;
+        ensure(!gone.builtin)?;
+        global.pools.remove(pool.addr() as u64);
+        for device in &global.devices {
+            let mut present = lock(&device.pool);
+            if Arc::ptr_eq(&present.1, &gone) {
+                *present = device.default_pool.clone();
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives unused memory back to the system: there is none.
+    fn cuMemPoolTrimTo[Started](pool: CUmemoryPool, minBytesToKeep: usize) {
+        let _ = minBytesToKeep;
+        Pool::find(Global::get()?, pool).map(drop)
+    }
+
+    /// Sets an attribute.
+    fn cuMemPoolSetAttribute[Started](pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void) {
+        let pool = Pool::find(Global::get()?, pool)?;
+        ensure(!value.is_null())?;
+        let value = match pool.attribute(attr)? {
+            Attribute::Size(_) => Attribute::Size(value.cast::<u64>().read()),
+            Attribute::Switch(_) => Attribute::Switch(value.cast::<i32>().read()),
+        };
+        pool.set_attribute(attr, value)
+    }
+
+    /// Gives an attribute.
+    fn cuMemPoolGetAttribute[Started](pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void) {
+        let pool = Pool::find(Global::get()?, pool)?;
+        match pool.attribute(attr)? {
+            Attribute::Size(size) => put(value.cast(), size),
+            Attribute::Switch(switch) => put(value.cast(), switch),
+        }
+    }
+
+    /// Sets who may use a pool's memory.
+    fn cuMemPoolSetAccess[Started](pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
+        let global = Global::get()?;
+        let pool = Pool::find(global, pool)?;
+        ensure(count == 0 || !map.is_null())?;
+        for n in 0..count {
+            let wish = map.add(n).read();
+            pool.set_access(global.devices.len(), wish.location, wish.flags)?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a device may use a pool's memory.
+    fn cuMemPoolGetAccess[Started](flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
+        let global = Global::get()?;
+        let pool = Pool::find(global, memPool)?;
+        let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        ensure(location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)?;
+        let (device, _) = global.device(location.id)?;
+        put(flags, pool.access(device))
+    }
+
+    /// Gives the pool that the device always has.
+    fn cuDeviceGetDefaultMemPool[Started](pool_out: *mut CUmemoryPool, dev: CUdevice) {
+        ensure(!pool_out.is_null())?;
+        let (_, device) = Global::get()?.device(dev)?;
+        put(pool_out, as_handle(device.default_pool.0))
+    }
+
+    /// Gives the pool that cuMemAllocAsync draws from.
+    fn cuDeviceGetMemPool[Started](pool: *mut CUmemoryPool, dev: CUdevice) {
+        ensure(!pool.is_null())?;
+        let (_, device) = Global::get()?.device(dev)?;
+        put(pool, as_handle(device.current_pool().0))
+    }
+
+    /// Sets the pool that cuMemAllocAsync draws from.
+    fn cuDeviceSetMemPool[Started](dev: CUdevice, pool: CUmemoryPool) {
+        let global = Global::get()?;
+        let (_, device) = global.device(dev)?;
+        let found = Pool::find(global, pool)?;
+        *lock(&device.pool) = (pool.addr() as u64, found);
+        Ok(())
+    }
+
+    /// Gives the pool that a device always has.
+    fn cuMemGetDefaultMemPool[Started](
+        pool_out: *mut CUmemoryPool,
+        location: *mut CUmemLocation,
+        type_: CUmemAllocationType,
+    ) {
+        ensure(!pool_out.is_null())?;
+        put(pool_out, as_handle(located(location.as_ref(), type_)?.default_pool.0))
+    }
+
+    /// Gives a device's present pool.
+    fn cuMemGetMemPool[Started](pool: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType) {
+        ensure(!pool.is_null())?;
+        put(pool, as_handle(located(location.as_ref(), type_)?.current_pool().0))
+    }
+
+    /// Sets a device's present pool.
+    fn cuMemSetMemPool[Started](location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool) {
+        let device = located(location.as_ref(), type_)?;
+        let found = Pool::find(Global::get()?, pool)?;
+        *lock(&device.pool) = (pool.addr() as u64, found);
+        Ok(())
+    }
+}
+
+fn as_handle(handle: u64) -> CUmemoryPool {
+    ptr::without_provenance_mut(handle as usize)
+}
+
+fn allocate(pool: &Arc<Pool>, size: usize) -> Result<CUdeviceptr> {
+    if size == 0 { Ok(0) } else { Ok(pool.allocate(Global::get()?, size)?.base) }
+}
+
+/// The device of a location; only devices' own memory has a present pool here.
+fn located(
+    location: Option<&CUmemLocation>,
+    kind: CUmemAllocationType,
+) -> Result<&'static crate::state::device::Device> {
+    let location = location.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    if kind != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
+        || location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+    {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    Ok(Global::get()?.device(location.id)?.1)
+}

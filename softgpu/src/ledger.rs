@@ -1,0 +1,181 @@
+//! The ledger of everything that is alive.
+
+use crate::state::Global;
+use crate::state::memory::Origin;
+use std::ffi::{CString, c_char};
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+/// Kinds of things that a program can leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A retained primary context.
+    PrimaryContext,
+    /// A context made by cuCtxCreate.
+    Context,
+    /// A stream.
+    Stream,
+    /// An event.
+    Event,
+    /// Memory of cuMemAlloc or cuMemAllocPitch.
+    DeviceMemory,
+    /// Memory of cuMemAllocHost or cuMemHostAlloc.
+    HostMemory,
+    /// Memory that cuMemHostRegister pinned.
+    RegisteredMemory,
+    /// Memory of cuMemAllocManaged.
+    ManagedMemory,
+    /// Memory of a pool.
+    PoolMemory,
+    /// A pool.
+    Pool,
+    /// An import of cuImportExternalMemory.
+    ExternalMemory,
+    /// A mapping of cuExternalMemoryGetMappedBuffer.
+    MappedBuffer,
+    /// An open vkgdr handle.
+    Vkgdr,
+    /// An allocation of vkgdr.
+    VkgdrMemory,
+}
+
+/// One thing that is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// Its place in the order in which everything was made.
+    pub sequence: u64,
+    /// Its device.
+    pub device: usize,
+    /// Its address, or its handle.
+    pub handle: u64,
+    /// Its size in bytes; 0 where it has none.
+    pub size: usize,
+    /// How often it is retained; 1 for all but primary contexts.
+    pub uses: usize,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} {:?} {:#x} on device {}", self.sequence, self.kind, self.handle, self.device)?;
+        if self.size > 0 {
+            write!(f, ", {} bytes", self.size)?;
+        }
+        if self.uses > 1 {
+            write!(f, ", retained {} times", self.uses)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was alive at one moment, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Everything alive.
+    pub entries: Vec<Entry>,
+}
+
+impl Ledger {
+    /// Whether nothing is alive.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many things are alive.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many of a kind are alive.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.entries.iter().filter(|entry| entry.kind == kind).count()
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing is alive");
+        }
+        write!(f, "{} alive:", self.len())?;
+        self.entries.iter().try_for_each(|entry| write!(f, "\n  {entry}"))
+    }
+}
+
+/// What is alive now. The driver's own things, such as a device's default pool, are not in it.
+pub fn ledger() -> Ledger {
+    let mut entries = Vec::new();
+    let Ok(global) = Global::get() else { return Ledger { entries } };
+    let mut add = |kind, sequence, device, handle, size| {
+        entries.push(Entry { kind, sequence, device, handle, size, uses: 1 });
+    };
+    for context in global.contexts.all().iter().filter(|context| !context.primary) {
+        add(Kind::Context, context.sequence, context.device, context.handle, 0);
+    }
+    for stream in global.streams.all() {
+        add(Kind::Stream, stream.sequence, stream.context.device, global.streams.handle(stream.sequence), 0);
+    }
+    for event in global.events.all() {
+        add(Kind::Event, event.sequence, event.context.device, global.events.handle(event.sequence), 0);
+    }
+    for pool in global.pools.all().iter().filter(|pool| !pool.builtin) {
+        add(Kind::Pool, pool.sequence, pool.device, global.pools.handle(pool.sequence), 0);
+    }
+    for memory in global.externals.all() {
+        let handle = global.externals.handle(memory.sequence);
+        add(Kind::ExternalMemory, memory.sequence, memory.context.device, handle, memory.size as usize);
+    }
+    for vkgdr in global.vkgdrs.all() {
+        add(Kind::Vkgdr, vkgdr.sequence, vkgdr.device, global.vkgdrs.handle(vkgdr.sequence), 0);
+    }
+    let mapped = global.mapped.all();
+    for memory in &mapped {
+        let handle = global.mapped.handle(memory.sequence);
+        add(Kind::VkgdrMemory, memory.sequence, memory.device(), handle, memory.size);
+    }
+    // The device's side of vkgdr memory is part of that.
+    let own = |base: u64| mapped.iter().any(|memory| memory.device_address() == base);
+    for block in global.memory.all().iter().filter(|block| !own(block.base)) {
+        let kind = match block.origin {
+            Origin::Device => Kind::DeviceMemory,
+            Origin::Host => Kind::HostMemory,
+            Origin::Registered => Kind::RegisteredMemory,
+            Origin::Managed => Kind::ManagedMemory,
+            Origin::Pool => Kind::PoolMemory,
+            Origin::Mapped => Kind::MappedBuffer,
+        };
+        add(kind, block.sequence, block.device, block.base, block.size);
+    }
+    for (device, about) in global.devices.iter().enumerate() {
+        let uses = about.retained.load(Ordering::Relaxed);
+        if uses > 0 {
+            let context = &about.primary;
+            let (kind, sequence) = (Kind::PrimaryContext, context.id.load(Ordering::Relaxed));
+            entries.push(Entry { kind, sequence, device, handle: context.handle, size: 0, uses });
+        }
+    }
+    entries.sort_by_key(|entry| entry.sequence);
+    Ledger { entries }
+}
+
+/// How many things are alive: for C.
+#[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+pub extern "C" fn softgpu_ledger_live() -> usize {
+    std::panic::catch_unwind(|| ledger().len()).unwrap_or(usize::MAX)
+}
+
+/// What is alive, as text that the caller frees with `free()`; null when memory is short: for C.
+#[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+pub extern "C" fn softgpu_ledger_report() -> *mut c_char {
+    std::panic::catch_unwind(|| c_text(&ledger().to_string())).unwrap_or(ptr::null_mut())
+}
+
+/// A copy of a text that C frees.
+pub(crate) fn c_text(text: &str) -> *mut c_char {
+    let Ok(text) = CString::new(text.replace('\0', "\u{fffd}")) else { return ptr::null_mut() };
+    // SAFETY: the argument is a C string.
+    unsafe { libc::strdup(text.as_ptr()) }
+}

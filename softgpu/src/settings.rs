@@ -1,0 +1,152 @@
+//! What a program can choose about the simulated machine.
+
+use crate::state::sync::lock;
+use std::sync::Mutex;
+
+/// The simulated machine. Start from [`Settings::default`] and change fields.
+///
+/// Devices, their memory and the Vulkan bridge are fixed when the driver starts (cuInit). `coherent` and `atom` are
+/// read at every `vkgdr_open`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How many devices there are: 1 to 64. `SOFTGPU_DEVICES`, by default 2.
+    pub devices: usize,
+    /// The memory of each device in bytes. It is committed as it is touched. `SOFTGPU_MEMORY`, by default 80 GiB.
+    pub memory: u64,
+    /// Whether mapped memory is coherent. When not, CPU and device have separate storage, and only flush and
+    /// invalidate move atoms between them. `SOFTGPU_COHERENT` (0 or 1), by default 1.
+    pub coherent: bool,
+    /// The unit in bytes of flush and invalidate: a power of two, to 64 KiB. `SOFTGPU_ATOM`, by default 64.
+    pub atom: usize,
+    /// Whether devices take the identity of the machine's CPU Vulkan devices, so that their memory can be imported.
+    /// `SOFTGPU_VULKAN` (0 or 1), by default 0.
+    pub vulkan: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { devices: 2, memory: 80 << 30, coherent: true, atom: 64, vulkan: false }
+    }
+}
+
+/// A setting that softgpu cannot serve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("softgpu: {name} is {value}, but must be {want}")]
+pub struct SettingsError {
+    /// The field, or the environment variable.
+    pub name: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it may be.
+    pub want: &'static str,
+}
+
+const DEVICES: &str = "a number from 1 to 64";
+const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
+const ATOM: &str = "a power of two from 1 to 65536";
+const SWITCH: &str = "0 or 1";
+
+impl Settings {
+    /// The settings that the environment states; the default for each variable that is not set.
+    ///
+    /// # Errors
+    ///
+    /// A variable's value is not a number, or out of range.
+    pub fn from_environment() -> Result<Self, SettingsError> {
+        Self::from_variables(&mut |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn from_variables(get: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let mut number = |name: &'static str, usual: u64, want: &'static str| match get(name) {
+            None => Ok(usual),
+            Some(value) => value.trim().parse().map_err(|_| SettingsError { name, value, want }),
+        };
+        let usual = Self::default();
+        let devices = number("SOFTGPU_DEVICES", usual.devices as u64, DEVICES)?;
+        let memory = number("SOFTGPU_MEMORY", usual.memory, MEMORY)?;
+        let atom = number("SOFTGPU_ATOM", usual.atom as u64, ATOM)?;
+        let coherent = number("SOFTGPU_COHERENT", u64::from(usual.coherent), SWITCH)?;
+        let vulkan = number("SOFTGPU_VULKAN", u64::from(usual.vulkan), SWITCH)?;
+        for (name, value) in [("SOFTGPU_COHERENT", coherent), ("SOFTGPU_VULKAN", vulkan)] {
+            if value > 1 {
+                return Err(SettingsError { name, value: value.to_string(), want: SWITCH });
+            }
+        }
+        let settings = Self {
+            devices: usize::try_from(devices).unwrap_or(usize::MAX),
+            memory,
+            coherent: coherent == 1,
+            atom: usize::try_from(atom).unwrap_or(usize::MAX),
+            vulkan: vulkan == 1,
+        };
+        settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM"])?;
+        Ok(settings)
+    }
+
+    fn check(&self, [devices, memory, atom]: [&'static str; 3]) -> Result<(), SettingsError> {
+        let wrong = |name, value: String, want| Err(SettingsError { name, value, want });
+        if !(1..=64).contains(&self.devices) {
+            return wrong(devices, self.devices.to_string(), DEVICES);
+        }
+        if !(1 << 20..=64 << 40).contains(&self.memory) {
+            return wrong(memory, self.memory.to_string(), MEMORY);
+        }
+        if !self.atom.is_power_of_two() || self.atom > 65536 {
+            return wrong(atom, self.atom.to_string(), ATOM);
+        }
+        Ok(())
+    }
+}
+
+static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
+
+/// Chooses the simulated machine; without this the environment does.
+///
+/// # Errors
+///
+/// A setting is out of range; nothing changes then.
+///
+/// ```
+/// softgpu::configure(softgpu::Settings { devices: 1, memory: 1 << 30, ..Default::default() })?;
+/// assert!(softgpu::configure(softgpu::Settings { atom: 48, ..Default::default() }).is_err());
+/// # Ok::<(), softgpu::SettingsError>(())
+/// ```
+pub fn configure(settings: Settings) -> Result<(), SettingsError> {
+    settings.check(["devices", "memory", "atom"])?;
+    *lock(&CHOSEN) = Some(settings);
+    Ok(())
+}
+
+/// The settings that hold now.
+pub(crate) fn chosen() -> Result<Settings, SettingsError> {
+    match &*lock(&CHOSEN) {
+        Some(settings) => Ok(settings.clone()),
+        None => Settings::from_environment(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_sets_what_it_names_and_bad_values_are_named() {
+        let with = |name: &'static str, value: &'static str| {
+            Settings::from_variables(&mut move |asked| (asked == name).then(|| value.to_owned()))
+        };
+        assert_eq!(with("OTHER", "1"), Ok(Settings::default()));
+        assert_eq!(with("SOFTGPU_ATOM", "256"), Ok(Settings { atom: 256, ..Settings::default() }));
+        assert_eq!(with("SOFTGPU_COHERENT", " 0 "), Ok(Settings { coherent: false, ..Settings::default() }));
+        for (name, value) in [
+            ("SOFTGPU_DEVICES", "0"),
+            ("SOFTGPU_DEVICES", "65"),
+            ("SOFTGPU_MEMORY", "80G"),
+            ("SOFTGPU_ATOM", "48"),
+            ("SOFTGPU_COHERENT", "2"),
+            ("SOFTGPU_VULKAN", "yes"),
+        ] {
+            let error = with(name, value).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("softgpu: {name} is {value}, but must be ")), "{error}");
+        }
+    }
+}

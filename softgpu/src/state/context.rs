@@ -1,0 +1,173 @@
+//! Contexts, and each thread's stack of them.
+
+use super::Global;
+use super::handle::next_sequence;
+use super::queue::{Point, Queue};
+use super::sync::lock;
+use crate::call::Result;
+use cuda_sys::CUresult;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::ThreadId;
+
+/// How a stream stands to the legacy default stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is that stream: waits for all blocking streams, and they for it.
+    Legacy,
+    /// Waits for it, and it for this one.
+    Blocking,
+    /// Has nothing to do with it.
+    NonBlocking,
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) sequence: u64,
+    pub(crate) handle: u64,
+    pub(crate) device: usize,
+    pub(crate) primary: bool,
+    pub(crate) flags: AtomicU32,
+    /// A number of its own for each life of the context.
+    pub(crate) id: AtomicU64,
+    pub(crate) peers: Mutex<HashSet<u64>>,
+    alive: AtomicBool,
+    legacy: Arc<Queue>,
+    /// The default streams of threads.
+    per_thread: Mutex<HashMap<ThreadId, Arc<Queue>>>,
+    /// Every queue but the legacy one, those of destroyed streams too while they have work.
+    queues: Mutex<Vec<(Role, Weak<Queue>)>>,
+}
+
+impl Context {
+    pub(crate) fn new(sequence: u64, handle: u64, device: usize, flags: u32, primary: bool) -> Self {
+        Self {
+            sequence,
+            handle,
+            device,
+            primary,
+            flags: AtomicU32::new(flags),
+            id: AtomicU64::new(sequence),
+            peers: Mutex::default(),
+            alive: AtomicBool::new(!primary),
+            legacy: Queue::new(),
+            per_thread: Mutex::default(),
+            queues: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Begins a life of a primary context.
+    pub(crate) fn revive(&self) {
+        self.id.store(next_sequence(), Ordering::Relaxed);
+        self.alive.store(true, Ordering::Release);
+    }
+
+    /// Ends a life, if it has not ended: from now on calls are refused, and waits for words in memory give up.
+    pub(crate) fn end(&self) -> bool {
+        self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn legacy(&self) -> &Arc<Queue> {
+        &self.legacy
+    }
+
+    /// The calling thread's default stream.
+    pub(crate) fn per_thread(&self) -> Arc<Queue> {
+        let mut queues = lock(&self.per_thread);
+        let mut fresh = false;
+        let queue = queues.entry(std::thread::current().id()).or_insert_with(|| {
+            fresh = true;
+            Queue::new()
+        });
+        if fresh {
+            self.adopt(Role::Blocking, queue);
+        }
+        queue.clone()
+    }
+
+    /// Makes the queue of a new stream one of this context's.
+    pub(crate) fn adopt(&self, role: Role, queue: &Arc<Queue>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|(_, queue)| queue.strong_count() > 0);
+        queues.push((role, Arc::downgrade(queue)));
+    }
+
+    /// What new work of a stream in this role must wait for in other streams.
+    pub(crate) fn before(&self, role: Role) -> Vec<Point> {
+        match role {
+            Role::NonBlocking => Vec::new(),
+            Role::Blocking => self.legacy.pending().into_iter().collect(),
+            Role::Legacy => self.pending(|role| role == Role::Blocking),
+        }
+    }
+
+    fn pending(&self, select: impl Fn(Role) -> bool) -> Vec<Point> {
+        let queues = lock(&self.queues);
+        queues.iter().filter(|(role, _)| select(*role)).filter_map(|(_, queue)| queue.upgrade()?.pending()).collect()
+    }
+
+    /// Waits for all work.
+    pub(crate) fn synchronize(&self) {
+        for point in self.pending(|_| true) {
+            point.wait();
+        }
+        if let Some(point) = self.legacy.pending() {
+            point.wait();
+        }
+    }
+
+    /// Waits for what a synchronous call comes after: the legacy default stream.
+    pub(crate) fn wait_legacy(&self) {
+        for point in self.before(Role::Legacy) {
+            point.wait();
+        }
+        if let Some(point) = self.legacy.pending() {
+            point.wait();
+        }
+    }
+
+    /// Lets the workers of the default streams end.
+    pub(crate) fn close(&self) {
+        for (_, queue) in lock(&self.per_thread).drain() {
+            queue.close();
+        }
+    }
+}
+
+thread_local! {
+    static STACK: RefCell<Stack> = const { RefCell::new(Stack { generation: 0, contexts: Vec::new() }) };
+}
+
+/// A thread's contexts; the last one is current.
+struct Stack {
+    /// Which start of the driver they belong to.
+    generation: u64,
+    contexts: Vec<Arc<Context>>,
+}
+
+/// Works on the calling thread's stack. While a thread ends it has none.
+pub(crate) fn with_stack<T>(global: &Global, work: impl FnOnce(&mut Vec<Arc<Context>>) -> T) -> Result<T> {
+    let on = |stack: &RefCell<Stack>| {
+        let mut stack = stack.borrow_mut();
+        if stack.generation != global.generation {
+            stack.generation = global.generation;
+            stack.contexts.clear();
+        }
+        work(&mut stack.contexts)
+    };
+    STACK.try_with(on).map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)
+}
+
+/// The current context, which must be alive.
+pub(crate) fn current(global: &Global) -> Result<Arc<Context>> {
+    let top = with_stack(global, |contexts| contexts.last().cloned())?;
+    let context = top.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    if context.is_alive() { Ok(context) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
+}

@@ -1,0 +1,73 @@
+//! Events: points in streams, with the time at which they passed.
+
+use super::context::Context;
+use super::queue::Point;
+use super::stream::Stream;
+use super::sync::lock;
+use crate::call::Result;
+use cuda_sys::CUresult;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+/// An event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    pub(crate) timed: bool,
+    last: Mutex<Option<Record>>,
+}
+
+/// One recording.
+#[derive(Clone, Debug)]
+struct Record {
+    /// `None`: it passed at once.
+    point: Option<Point>,
+    time: Arc<OnceLock<Instant>>,
+}
+
+impl Event {
+    pub(crate) fn new(sequence: u64, context: Arc<Context>, timed: bool) -> Self {
+        Self { sequence, context, timed, last: Mutex::default() }
+    }
+
+    /// Sets the event to a stream's present end.
+    pub(crate) fn record(&self, stream: &Stream) -> Result {
+        let time = Arc::new(OnceLock::new());
+        let point = if stream.is_idle() {
+            let _ = time.set(Instant::now());
+            None
+        } else {
+            let time = time.clone();
+            Some(stream.submit(Vec::new(), move || {
+                let _ = time.set(Instant::now());
+            })?)
+        };
+        *lock(&self.last) = Some(Record { point, time });
+        Ok(())
+    }
+
+    /// What has to pass until the event has; `None` when it has, or was never recorded.
+    pub(crate) fn pending(&self) -> Option<Point> {
+        lock(&self.last).as_ref()?.point.clone().filter(|point| !point.passed())
+    }
+
+    fn time(&self) -> Result<Instant> {
+        let last = lock(&self.last).clone().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        if last.point.is_some_and(|point| !point.passed()) {
+            return Err(CUresult::CUDA_ERROR_NOT_READY);
+        }
+        last.time.get().copied().ok_or(CUresult::CUDA_ERROR_NOT_READY)
+    }
+
+    /// Milliseconds from one event to another.
+    pub(crate) fn elapsed(start: &Event, end: &Event) -> Result<f32> {
+        if !(start.timed && end.timed) {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        let (from, to) = (start.time()?, end.time()?);
+        let forward = to.saturating_duration_since(from).as_secs_f32();
+        let backward = from.saturating_duration_since(to).as_secs_f32();
+        Ok((forward - backward) * 1e3)
+    }
+}

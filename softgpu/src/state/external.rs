@@ -1,0 +1,98 @@
+//! Memory of other APIs.
+
+use super::Global;
+use super::context::Context;
+use super::handle::next_sequence;
+use super::mapping::Mapping;
+use super::memory::{Allocation, Origin, Storage};
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use crate::vulkan;
+use cuda_sys::CUresult;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex};
+
+/// The name of softgpu's own memory files, by which they are recognised.
+const NAME: &std::ffi::CStr = c"softgpu";
+
+/// Makes a memory file.
+pub(crate) fn memory_file(size: u64) -> std::io::Result<OwnedFd> {
+    // SAFETY: the name is a C string; the descriptor that comes back is new and ours.
+    let file = unsafe {
+        match libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => return Err(std::io::Error::last_os_error()),
+            fd => OwnedFd::from_raw_fd(fd),
+        }
+    };
+    let file = File::from(file);
+    file.set_len(size)?;
+    Ok(file.into())
+}
+
+/// Whether a descriptor is a memory file of softgpu's, of this process or another.
+pub(crate) fn is_memory_file(fd: BorrowedFd<'_>) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    link.is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:softgpu"))
+}
+
+/// The length of a file.
+pub(crate) fn file_size(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
+    Ok(File::from(fd.try_clone_to_owned()?).metadata()?.len())
+}
+
+/// An imported piece of memory.
+#[derive(Debug)]
+pub(crate) struct ExternalMemory {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    pub(crate) size: u64,
+    fd: OwnedFd,
+    vulkan: bool,
+    /// The import that showed that the descriptor is good, for the first mapping.
+    first: Mutex<Option<vulkan::Imported>>,
+}
+
+impl ExternalMemory {
+    /// Imports an opaque file descriptor. It belongs to the driver only when this succeeds.
+    pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd, size: u64) -> Result<u64> {
+        ensure(size > 0)?;
+        // SAFETY: fcntl takes any number.
+        ensure(fd >= 0 && unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1)?;
+        // SAFETY: the descriptor is open, and the caller leaves it open during the call.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let first = if is_memory_file(borrowed) {
+            ensure(file_size(borrowed).is_ok_and(|room| size <= room))?;
+            None
+        } else {
+            let vulkan = global.vulkan().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+            Some(vulkan.import(context.device, borrowed, size)?)
+        };
+        // SAFETY: the import succeeded, so the descriptor is the driver's from here on, as the interface says.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let vulkan = first.is_some();
+        let sequence = next_sequence();
+        let memory = Self { sequence, context: context.clone(), size, fd, vulkan, first: Mutex::new(first) };
+        Ok(global.externals.insert(sequence, memory).0)
+    }
+
+    /// Maps a part of it.
+    pub(crate) fn map(&self, global: &Global, offset: u64, size: u64) -> Result<Arc<Allocation>> {
+        ensure(size > 0 && offset.checked_add(size).is_some_and(|end| end <= self.size))?;
+        let length = usize::try_from(size).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let storage = if self.vulkan {
+            let imported = match lock(&self.first).take() {
+                Some(imported) => imported,
+                None => {
+                    let vulkan = global.vulkan().ok_or(CUresult::CUDA_ERROR_UNKNOWN)?;
+                    vulkan.import(self.context.device, self.fd.as_fd(), self.size)?
+                }
+            };
+            Storage::Vulkan(imported.at(offset))
+        } else {
+            let mapping = Mapping::shared(self.fd.as_fd(), offset, length);
+            Storage::Own(mapping.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?)
+        };
+        Ok(global.memory.insert(Allocation::new(&self.context, Origin::Mapped, length, storage, None)))
+    }
+}

@@ -1,0 +1,106 @@
+//! Handles: numbers that are never given twice, so that a stale or invented one is recognised and nothing that a
+//! caller passes is ever followed as a pointer.
+
+use super::sync::{read, write};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+/// The order in which everything was made; one count for all kinds, and for the whole life of the process.
+static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+
+/// The next number.
+pub(crate) fn next_sequence() -> u64 {
+    SEQUENCE.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The live objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    tag: u64,
+    live: RwLock<HashMap<u64, Arc<T>, BuildHasherDefault<Spread>>>,
+}
+
+impl<T> Handles<T> {
+    /// A table for the kind `tag`: 1 to 15.
+    pub(crate) fn new(tag: u64) -> Self {
+        Self { tag, live: RwLock::default() }
+    }
+
+    /// The handle for a sequence number. The low 4 bits are clear, as in an address.
+    pub(crate) fn handle(&self, sequence: u64) -> u64 {
+        self.tag << 44 | sequence << 4
+    }
+
+    /// Keeps an object under the handle of its sequence number.
+    pub(crate) fn insert(&self, sequence: u64, object: T) -> (u64, Arc<T>) {
+        let object = Arc::new(object);
+        let handle = self.handle(sequence);
+        write(&self.live).insert(handle, object.clone());
+        (handle, object)
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Option<Arc<T>> {
+        read(&self.live).get(&handle).cloned()
+    }
+
+    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
+        write(&self.live).remove(&handle)
+    }
+
+    /// Whether a handle was given out, be its object alive or not.
+    pub(crate) fn was_given(&self, handle: u64) -> bool {
+        handle >> 44 == self.tag && handle & 15 == 0 && {
+            let sequence = (handle & ((1 << 44) - 1)) >> 4;
+            sequence > 0 && sequence < SEQUENCE.load(Ordering::Relaxed)
+        }
+    }
+
+    /// Takes out what `select` names.
+    pub(crate) fn remove_where(&self, mut select: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        write(&self.live).extract_if(|_, object| select(object)).map(|(_, object)| object).collect()
+    }
+
+    /// All that is live.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        read(&self.live).values().cloned().collect()
+    }
+}
+
+/// Handles are distinct already: multiplying spreads them enough.
+#[derive(Debug, Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_never_given_twice_and_a_stale_one_is_known_as_such() {
+        let table = Handles::new(3);
+        let (first, _) = table.insert(next_sequence(), "first");
+        let (second, _) = table.insert(next_sequence(), "second");
+        assert_ne!(first, second);
+        assert_eq!(table.remove(first).as_deref(), Some(&"first"));
+        assert!(table.get(first).is_none() && table.remove(first).is_none() && table.was_given(first));
+        assert!(!table.was_given(0) && !table.was_given(first | 1) && !table.was_given(table.handle(1 << 39)));
+        assert!(!Handles::<()>::new(4).was_given(first));
+        assert_eq!(table.remove_where(|name| *name == "second").len(), 1);
+        assert!(table.all().is_empty());
+    }
+}

@@ -1,0 +1,190 @@
+//! What the driver knows: devices, contexts, streams, events, memory. The shells in `api` are over this.
+
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod external;
+pub(crate) mod handle;
+pub(crate) mod mapping;
+pub(crate) mod memory;
+pub(crate) mod pool;
+pub(crate) mod queue;
+pub(crate) mod stream;
+pub(crate) mod sync;
+pub(crate) mod transfer;
+
+use crate::call::{Result, refuse};
+use crate::ledger::{Ledger, ledger};
+use crate::settings::{self, Settings};
+use crate::vkgdr::{Handle as VkgdrHandle, MappedMemory};
+use crate::vulkan::Vulkan;
+use context::Context;
+use cuda_sys::{CUcontext, CUdevice, CUresult};
+use device::{Device, Store};
+use event::Event;
+use external::ExternalMemory;
+use handle::{Handles, next_sequence};
+use memory::Memory;
+use once_cell::sync::OnceCell;
+use pool::Pool;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use stream::Stream;
+use sync::lock;
+
+/// Everything of one start of the driver.
+#[derive(Debug)]
+pub(crate) struct Global {
+    /// Which start it is.
+    pub(crate) generation: u64,
+    pub(crate) settings: Settings,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: Handles<Context>,
+    pub(crate) streams: Handles<Stream>,
+    pub(crate) events: Handles<Event>,
+    pub(crate) memory: Memory,
+    pub(crate) externals: Handles<ExternalMemory>,
+    pub(crate) pools: Handles<Pool>,
+    pub(crate) vkgdrs: Handles<VkgdrHandle>,
+    pub(crate) mapped: Handles<MappedMemory>,
+    vulkan: OnceCell<Option<Vulkan>>,
+}
+
+/// The present start. A value that was here once is never freed, so references to it may be kept.
+static GLOBAL: AtomicPtr<Global> = AtomicPtr::new(std::ptr::null_mut());
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+/// Held while the driver starts or is reset.
+static STARTING: Mutex<()> = Mutex::new(());
+
+impl Global {
+    /// The started driver.
+    #[inline]
+    pub(crate) fn get() -> Result<&'static Self> {
+        // SAFETY: the pointer is null or came from Box::leak in `start`; nothing frees it.
+        unsafe { GLOBAL.load(Ordering::Acquire).as_ref() }.ok_or(CUresult::CUDA_ERROR_NOT_INITIALIZED)
+    }
+
+    /// Starts the driver, unless it runs.
+    pub(crate) fn start() -> Result {
+        let _starting = lock(&STARTING);
+        if Self::get().is_ok() {
+            return Ok(());
+        }
+        let settings = settings::chosen().map_err(|error| {
+            eprintln!("{error}");
+            CUresult::CUDA_ERROR_INVALID_VALUE
+        })?;
+        watch_forks();
+        GLOBAL.store(Box::leak(Box::new(Self::new(settings))), Ordering::Release);
+        Ok(())
+    }
+
+    fn new(settings: Settings) -> Self {
+        let contexts = Handles::new(1);
+        let pools = Handles::new(5);
+        let device = |index| {
+            let sequence = next_sequence();
+            let context = Context::new(sequence, contexts.handle(sequence), index, 0, true);
+            let pool = Pool::builtin(index);
+            let pool = pools.insert(pool.sequence, pool);
+            Device {
+                store: Store::new(settings.memory),
+                primary: contexts.insert(sequence, context).1,
+                retained: AtomicUsize::new(0),
+                turning: Mutex::default(),
+                default_pool: pool.clone(),
+                pool: Mutex::new(pool),
+            }
+        };
+        Self {
+            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+            devices: (0..settings.devices).map(device).collect(),
+            settings,
+            contexts,
+            streams: Handles::new(2),
+            events: Handles::new(3),
+            memory: Memory::default(),
+            externals: Handles::new(4),
+            pools,
+            vkgdrs: Handles::new(6),
+            mapped: Handles::new(7),
+            vulkan: OnceCell::new(),
+        }
+    }
+
+    /// The CPU Vulkan devices, if they are wanted and there are any.
+    pub(crate) fn vulkan(&self) -> Option<&Vulkan> {
+        self.vulkan.get_or_init(|| self.settings.vulkan.then(Vulkan::open).flatten()).as_ref()
+    }
+
+    /// A device by its ordinal.
+    pub(crate) fn device(&self, ordinal: CUdevice) -> Result<(usize, &Device)> {
+        let index = usize::try_from(ordinal).map_err(|_| CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        let device = self.devices.get(index).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        Ok((index, device))
+    }
+
+    /// A context by its handle; it must be alive.
+    pub(crate) fn context(&self, handle: CUcontext) -> Result<Arc<Context>> {
+        let handle = handle.addr() as u64;
+        match self.contexts.get(handle) {
+            Some(context) if context.is_alive() => Ok(context),
+            None if !self.contexts.was_given(handle) => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+            _ => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// Ends a context's life, after its work: all that it holds is freed.
+    pub(crate) fn end_context(&self, context: &Arc<Context>) {
+        if context.end() {
+            self.empty_context(context);
+            if !context.primary {
+                self.contexts.remove(context.handle);
+            }
+        }
+    }
+
+    /// Frees all that a context holds, after its work.
+    pub(crate) fn empty_context(&self, context: &Arc<Context>) {
+        let held = |by: &Arc<Context>| Arc::ptr_eq(by, context);
+        context.synchronize();
+        for stream in self.streams.remove_where(|stream| held(&stream.context)) {
+            stream.close();
+        }
+        context.close();
+        self.events.remove_where(|event| held(&event.context));
+        self.memory.remove_where(|block| block.context.as_ref().is_some_and(held));
+        self.externals.remove_where(|memory| held(&memory.context));
+    }
+}
+
+/// In a forked child the driver answers CUDA_ERROR_NOT_INITIALIZED for good: its threads are not there.
+fn watch_forks() {
+    extern "C" fn in_child() {
+        refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED);
+    }
+    static WATCH: Once = Once::new();
+    // SAFETY: the handler only stores to an atomic, which is allowed in a forked child.
+    WATCH.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+/// Ends everything: the driver is as before cuInit, and every handle is stale. Gives what was alive.
+///
+/// For tests. Work that is queued is finished first, waits for words in memory give up. The few bytes of the ended
+/// state are never freed, so that a call that another thread is in the middle of stays harmless.
+pub fn reset() -> Ledger {
+    let _starting = lock(&STARTING);
+    let left = ledger();
+    let Ok(global) = Global::get() else { return left };
+    GLOBAL.store(std::ptr::null_mut(), Ordering::Release);
+    for context in global.contexts.all() {
+        global.end_context(&context);
+    }
+    global.memory.remove_where(|_| true);
+    global.mapped.remove_where(|_| true);
+    global.vkgdrs.remove_where(|_| true);
+    global.pools.remove_where(|_| true);
+    left
+}

@@ -1,0 +1,183 @@
+//! Work done in order by a worker thread of its own.
+
+use super::sync::lock;
+use crate::call::Result;
+use cuda_sys::CUresult;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a worker waits for more work before it ends; the next piece of work starts another.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A first-in, first-out queue of work. Each piece gets the next ticket.
+pub(crate) struct Queue {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    submitted: AtomicU64,
+    completed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    work: VecDeque<Work>,
+    worker: bool,
+    closed: bool,
+}
+
+struct Work {
+    after: Vec<Point>,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+/// The moment when a queue has done all work up to a ticket.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    queue: Arc<Queue>,
+    ticket: u64,
+}
+
+impl Point {
+    pub(crate) fn passed(&self) -> bool {
+        self.queue.completed.load(Ordering::Acquire) >= self.ticket
+    }
+
+    pub(crate) fn wait(&self) {
+        if self.passed() {
+            return;
+        }
+        let mut inner = lock(&self.queue.inner);
+        while !self.passed() {
+            inner = self.queue.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Queue {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+            submitted: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        })
+    }
+
+    /// The end of the present work, if there is any that is not done.
+    pub(crate) fn pending(self: &Arc<Self>) -> Option<Point> {
+        let ticket = self.submitted.load(Ordering::Acquire);
+        let point = Point { queue: self.clone(), ticket };
+        (!point.passed()).then_some(point)
+    }
+
+    /// Adds work to be done after all earlier work of this queue and after the points `after`.
+    ///
+    /// A point always lies in the past of what waits for it, so queues never wait for each other in a circle.
+    pub(crate) fn push(self: &Arc<Self>, after: Vec<Point>, run: Box<dyn FnOnce() + Send>) -> Result<Point> {
+        let mut inner = lock(&self.inner);
+        if !inner.worker {
+            let queue = self.clone();
+            std::thread::Builder::new()
+                .name("softgpu stream".into())
+                .spawn(move || queue.work())
+                .map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+            inner.worker = true;
+        }
+        inner.work.push_back(Work { after, run });
+        let ticket = self.submitted.fetch_add(1, Ordering::AcqRel) + 1;
+        drop(inner);
+        self.changed.notify_all();
+        Ok(Point { queue: self.clone(), ticket })
+    }
+
+    /// Lets the worker end once the work is done.
+    pub(crate) fn close(&self) {
+        lock(&self.inner).closed = true;
+        self.changed.notify_all();
+    }
+
+    fn work(&self) {
+        let mut inner = lock(&self.inner);
+        loop {
+            if let Some(Work { after, run }) = inner.work.pop_front() {
+                drop(inner);
+                after.iter().for_each(Point::wait);
+                // A panic here would be softgpu's own fault; the queue must go on all the same.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+                inner = lock(&self.inner);
+                self.completed.fetch_add(1, Ordering::AcqRel);
+                self.changed.notify_all();
+                continue;
+            }
+            if !inner.closed {
+                let waited = self.changed.wait_timeout(inner, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+                inner = waited.0;
+                if !waited.1.timed_out() {
+                    continue;
+                }
+            }
+            if inner.work.is_empty() {
+                inner.worker = false;
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("submitted", &self.submitted)
+            .field("completed", &self.completed)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn work_is_done_in_order_and_in_the_background() {
+        let queue = Queue::new();
+        assert!(queue.pending().is_none());
+        let (open, gate) = mpsc::channel::<()>();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let first = seen.clone();
+        let point = queue.push(
+            Vec::new(),
+            Box::new(move || {
+                gate.recv().unwrap();
+                first.lock().unwrap().push(0);
+            }),
+        );
+        for n in 1..100 {
+            let seen = seen.clone();
+            queue.push(Vec::new(), Box::new(move || seen.lock().unwrap().push(n))).unwrap();
+        }
+        assert!(!point.unwrap().passed() && seen.lock().unwrap().is_empty());
+        open.send(()).unwrap();
+        queue.pending().unwrap().wait();
+        assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
+        assert!(queue.pending().is_none());
+        queue.close();
+    }
+
+    #[test]
+    fn work_waits_for_points_of_other_queues() {
+        let (one, two) = (Queue::new(), Queue::new());
+        let (open, gate) = mpsc::channel::<()>();
+        let before = one.push(Vec::new(), Box::new(move || gate.recv().unwrap())).unwrap();
+        let after = two.push(vec![before.clone()], Box::new(|| ())).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!after.passed());
+        open.send(()).unwrap();
+        after.wait();
+        assert!(before.passed());
+        one.close();
+        two.close();
+    }
+}

@@ -1,0 +1,96 @@
+//! Streams and what can be put on them.
+
+use super::Global;
+use super::context::{Context, Role, current};
+use super::handle::next_sequence;
+use super::queue::{Point, Queue};
+use crate::call::Result;
+use cuda_sys::{CUresult, CUstream, CUstream_flags};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The handle of the legacy default stream; 0 means it too.
+const LEGACY: u64 = 1;
+/// The handle of the calling thread's default stream.
+const PER_THREAD: u64 = 2;
+
+/// A stream. Values are views: the queue is what they share.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    /// What cuStreamGetId gives; 1 and 2 for the default streams.
+    pub(crate) id: u64,
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    pub(crate) role: Role,
+    pub(crate) priority: i32,
+    queue: Arc<Queue>,
+}
+
+/// The next stream's number; lower ones are those of default streams.
+static NEXT_ID: AtomicU64 = AtomicU64::new(8);
+
+impl Stream {
+    /// Makes a stream.
+    pub(crate) fn make(global: &Global, context: &Arc<Context>, role: Role, priority: i32) -> u64 {
+        let queue = Queue::new();
+        context.adopt(role, &queue);
+        let sequence = next_sequence();
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let stream = Stream { id, sequence, context: context.clone(), role, priority, queue };
+        global.streams.insert(sequence, stream).0
+    }
+
+    /// The stream of a handle, which may be one of the default streams.
+    pub(crate) fn find(global: &Global, handle: CUstream) -> Result<Stream> {
+        match handle.addr() as u64 {
+            0 | LEGACY => {
+                let context = current(global)?;
+                let queue = context.legacy().clone();
+                Ok(Stream { id: LEGACY, sequence: 0, context, role: Role::Legacy, priority: 0, queue })
+            }
+            PER_THREAD => {
+                let context = current(global)?;
+                let queue = context.per_thread();
+                Ok(Stream { id: PER_THREAD, sequence: 0, context, role: Role::Blocking, priority: 0, queue })
+            }
+            handle => match global.streams.get(handle) {
+                Some(stream) if stream.context.is_alive() => Ok(Stream::clone(&stream)),
+                Some(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+                None => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+            },
+        }
+    }
+
+    /// Adds work after all earlier work of this stream, and after `points`.
+    pub(crate) fn submit(&self, points: Vec<Point>, run: impl FnOnce() + Send + 'static) -> Result<Point> {
+        let mut after = self.context.before(self.role);
+        after.extend(points);
+        self.queue.push(after, Box::new(run))
+    }
+
+    /// What has to pass until the present work is done.
+    pub(crate) fn pending(&self) -> Vec<Point> {
+        let mut points = self.context.before(self.role);
+        points.extend(self.queue.pending());
+        points
+    }
+
+    /// Waits for the present work.
+    pub(crate) fn synchronize(&self) {
+        self.pending().iter().for_each(Point::wait);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending().is_empty()
+    }
+
+    /// Lets the worker end after the present work.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    /// The flags that made it.
+    pub(crate) fn flags(&self) -> u32 {
+        if self.role == Role::NonBlocking { CUstream_flags::CU_STREAM_NON_BLOCKING.0 } else { 0 }
+    }
+}

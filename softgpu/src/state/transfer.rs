@@ -1,0 +1,154 @@
+//! Copies and fills: what the copy engines of a device would do.
+
+use super::Global;
+use super::context::current;
+use super::memory::Range;
+use super::stream::Stream;
+use crate::call::Result;
+use cuda_sys::CUstream;
+use std::ptr;
+
+/// Rows of bytes: `count` times `width` bytes, each row `pitch` bytes after the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) width: usize,
+    pub(crate) count: usize,
+}
+
+/// One side of a copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) range: Range,
+    pub(crate) pitch: usize,
+}
+
+impl From<Range> for Side {
+    fn from(range: Range) -> Self {
+        Self { pitch: range.length, range }
+    }
+}
+
+/// A copy, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub(crate) to: Side,
+    pub(crate) from: Side,
+    pub(crate) rows: Rows,
+}
+
+impl Copy {
+    /// A copy of one run of bytes.
+    pub(crate) fn plain(to: Range, from: Range) -> Self {
+        let rows = Rows { width: to.length, count: 1 };
+        Self { to: to.into(), from: from.into(), rows }
+    }
+
+    fn run(&self) {
+        for row in 0..self.rows.count {
+            let from = ptr::with_exposed_provenance::<u8>(self.from.range.address + row * self.from.pitch);
+            let to = ptr::with_exposed_provenance_mut::<u8>(self.to.range.address + row * self.to.pitch);
+            // SAFETY: rows lie inside the ranges (checked when the copy was made). A range's block is held by it;
+            // the program's own memory is vouched for by the caller. The ranges may overlap.
+            unsafe { ptr::copy(from, to, self.rows.width) };
+        }
+    }
+
+    /// Does the copy now, after the legacy default stream.
+    pub(crate) fn now(self) -> Result {
+        current(Global::get()?)?.wait_legacy();
+        self.run();
+        Ok(())
+    }
+
+    /// Does the copy in stream order. As in the driver, pageable memory is not touched after the call: a pageable
+    /// source is read at once, and a pageable destination is written before the call returns.
+    pub(crate) fn queued(mut self, stream: CUstream) -> Result {
+        let stream = Stream::find(Global::get()?, stream)?;
+        let wait = self.to.range.is_pageable();
+        if self.from.range.is_pageable() && !wait {
+            let staged = self.stage();
+            stream.submit(Vec::new(), move || {
+                self.from = Side {
+                    range: Range { address: staged.as_ptr().expose_provenance(), length: staged.len(), block: None },
+                    pitch: self.rows.width,
+                };
+                self.run();
+            })?;
+            return Ok(());
+        }
+        let point = stream.submit(Vec::new(), move || self.run())?;
+        if wait {
+            point.wait();
+        }
+        Ok(())
+    }
+
+    /// The source's bytes, row after row.
+    fn stage(&self) -> Vec<u8> {
+        let mut staged = vec![0_u8; self.rows.width * self.rows.count];
+        for (row, to) in staged.chunks_exact_mut(self.rows.width.max(1)).enumerate() {
+            let from = ptr::with_exposed_provenance::<u8>(self.from.range.address + row * self.from.pitch);
+            // SAFETY: as in `run`; `to` is as long as a row.
+            unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        }
+        staged
+    }
+}
+
+/// A fill with words of 1, 2 or 4 bytes, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Fill {
+    pub(crate) to: Side,
+    /// Width in bytes.
+    pub(crate) rows: Rows,
+    pub(crate) word: Word,
+}
+
+/// What memory is filled with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    Byte(u8),
+    Half(u16),
+    Full(u32),
+}
+
+impl Word {
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Word::Byte(_) => 1,
+            Word::Half(_) => 2,
+            Word::Full(_) => 4,
+        }
+    }
+}
+
+impl Fill {
+    fn run(&self) {
+        for row in 0..self.rows.count {
+            let to = ptr::with_exposed_provenance_mut::<u8>(self.to.range.address + row * self.to.pitch);
+            let words = self.rows.width / self.word.size();
+            // SAFETY: rows lie inside the range, and the address and the pitch suit the word (checked when the fill
+            // was made); the range holds its block.
+            unsafe {
+                match self.word {
+                    Word::Byte(byte) => to.write_bytes(byte, words),
+                    Word::Half(half) => (0..words).for_each(|n| to.cast::<u16>().add(n).write(half)),
+                    Word::Full(full) => (0..words).for_each(|n| to.cast::<u32>().add(n).write(full)),
+                }
+            }
+        }
+    }
+
+    /// Fills now, after the legacy default stream.
+    pub(crate) fn now(self) -> Result {
+        current(Global::get()?)?.wait_legacy();
+        self.run();
+        Ok(())
+    }
+
+    /// Fills in stream order.
+    pub(crate) fn queued(self, stream: CUstream) -> Result {
+        Stream::find(Global::get()?, stream)?.submit(Vec::new(), move || self.run())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! Memory that CPU and device both address: one set of pages when it is coherent, two when it is not.
+
+use super::Handle;
+use super::error::Error;
+use crate::api::memory::free;
+use crate::state::Global;
+use crate::state::context::{Context, current};
+use crate::state::external::{file_size, is_memory_file, memory_file};
+use crate::state::handle::next_sequence;
+use crate::state::mapping::Mapping;
+use crate::state::memory::{Allocation, Origin, Storage};
+use crate::state::sync::lock;
+use cuda_sys::CUresult;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// An allocation.
+#[derive(Debug)]
+pub(crate) struct MappedMemory {
+    pub(crate) sequence: u64,
+    pub(crate) size: usize,
+    vkgdr: Arc<Handle>,
+    /// The device's pages; also what other processes import.
+    file: OwnedFd,
+    device: Arc<Allocation>,
+    /// The CPU's addresses: another mapping of the device's pages, or pages of its own.
+    host: Mapping,
+    moving: Mutex<()>,
+}
+
+/// Which way atoms move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the CPU's side to the device's.
+    Flush,
+    /// From the device's side to the CPU's.
+    Invalidate,
+}
+
+/// The context that memory is made in: the current one, if it is the right device's.
+fn context(global: &Global, vkgdr: &Handle) -> Result<Arc<Context>, Error> {
+    let context = current(global).map_err(Error::cuda("memory needs a current context"))?;
+    if context.device != vkgdr.device {
+        let what = format!("the current context is of device {}, not of device {}", context.device, vkgdr.device);
+        return Err(Error::Cuda { what, code: CUresult::CUDA_ERROR_INVALID_CONTEXT });
+    }
+    Ok(context)
+}
+
+fn check(size: usize, flags: u32) -> Result<(), Error> {
+    if flags != 0 {
+        return Err(Error::InvalidValue(format!("unknown flags {flags:#x}: they must be 0")));
+    }
+    if size == 0 { Err(Error::InvalidValue("the size is 0".to_owned())) } else { Ok(()) }
+}
+
+impl MappedMemory {
+    /// Allocates.
+    pub(crate) fn allocate(global: &Global, vkgdr: Arc<Handle>, size: usize, flags: u32) -> Result<u64, Error> {
+        check(size, flags)?;
+        let context = context(global, &vkgdr)?;
+        let store = &global.devices[vkgdr.device].store;
+        let full = || Error::OutOfDeviceMemory(format!("{size} bytes asked, {} free", store.free()));
+        let charge = store.take(size).map_err(|_| full())?;
+        let file = memory_file(size as u64).map_err(|_| full())?;
+        let mapping = Mapping::shared(file.as_fd(), 0, size).map_err(|_| full())?;
+        let block = Allocation::new(&context, Origin::Mapped, size, Storage::Own(mapping), Some(charge));
+        Self::make(global, vkgdr, size, file, block)
+    }
+
+    /// Imports what this or another process exported. The descriptor is taken only when this succeeds.
+    pub(crate) fn import(
+        global: &Global,
+        vkgdr: Arc<Handle>,
+        fd: RawFd,
+        size: usize,
+        flags: u32,
+    ) -> Result<u64, Error> {
+        check(size, flags)?;
+        let context = context(global, &vkgdr)?;
+        // SAFETY: fcntl takes any number.
+        if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            return Err(Error::NotMemory(format!("{fd} is no open file descriptor")));
+        }
+        // SAFETY: the descriptor is open, and the caller leaves it open during the call.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        if !is_memory_file(borrowed) {
+            return Err(Error::NotMemory(format!("file descriptor {fd} is no memory of softgpu's")));
+        }
+        let room = file_size(borrowed).map_err(Error::system("reading the size of the memory"))?;
+        if size as u64 > room {
+            return Err(Error::InvalidValue(format!("{size} bytes asked of memory of {room} bytes")));
+        }
+        let mapping = Mapping::shared(borrowed, 0, size).map_err(Error::system("mapping the memory"))?;
+        let file = borrowed.try_clone_to_owned().map_err(Error::system("keeping the file descriptor"))?;
+        let block = Allocation::new(&context, Origin::Mapped, size, Storage::Own(mapping), None);
+        let made = Self::make(global, vkgdr, size, file, block)?;
+        // SAFETY: the import succeeded, so the descriptor is ours, as the interface says; what is kept is the copy.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(made)
+    }
+
+    fn make(global: &Global, vkgdr: Arc<Handle>, size: usize, file: OwnedFd, block: Allocation) -> Result<u64, Error> {
+        let host = if vkgdr.coherent { Mapping::shared(file.as_fd(), 0, size) } else { Mapping::anonymous(size) };
+        let host = host.map_err(Error::system("mapping the memory for the CPU"))?;
+        let device = global.memory.insert(block);
+        let memory = Self { sequence: next_sequence(), size, vkgdr, file, device, host, moving: Mutex::new(()) };
+        Ok(global.mapped.insert(memory.sequence, memory).0)
+    }
+
+    /// Frees the device's side, unless its context's end did. The CPU's side goes with the last user.
+    pub(crate) fn release(&self, global: &Global) {
+        if global.memory.at(self.device.base).is_some_and(|block| Arc::ptr_eq(&block, &self.device)) {
+            // It is there, so this only fails if another thread frees it at the same moment: then it is freed.
+            let _ = free(self.device.base);
+        }
+    }
+
+    pub(crate) fn device(&self) -> usize {
+        self.vkgdr.device
+    }
+
+    pub(crate) fn is_coherent(&self) -> bool {
+        self.vkgdr.coherent
+    }
+
+    /// The unit of flush and invalidate; 1 for coherent memory.
+    pub(crate) fn atom(&self) -> usize {
+        if self.vkgdr.coherent { 1 } else { self.vkgdr.atom }
+    }
+
+    pub(crate) fn device_address(&self) -> u64 {
+        self.device.base
+    }
+
+    pub(crate) fn host_address(&self) -> usize {
+        self.host.base()
+    }
+
+    /// A new descriptor of the memory, closed on exec.
+    pub(crate) fn export(&self) -> Result<OwnedFd, Error> {
+        self.file.try_clone().map_err(Error::system("copying the file descriptor"))
+    }
+
+    /// Moves the atoms that a range touches.
+    pub(crate) fn synchronize(&self, direction: Direction, offset: usize, size: usize) -> Result<(), Error> {
+        let Some((start, length)) = whole_atoms(offset, size, self.size, self.atom()) else {
+            return Err(Error::InvalidValue(format!(
+                "{size} bytes at {offset} are not inside the memory of {} bytes",
+                self.size
+            )));
+        };
+        fence(Ordering::SeqCst);
+        if !self.is_coherent() && length > 0 {
+            let host = ptr::with_exposed_provenance_mut::<u8>(self.host.base() + start);
+            let device = ptr::with_exposed_provenance_mut::<u8>(self.device.base as usize + start);
+            let _moving = lock(&self.moving);
+            // SAFETY: start and length lie inside the memory, and `self` holds both sides, which are separate
+            // mappings. Who else touches these bytes at this moment breaks the interface's ordering rules.
+            unsafe {
+                match direction {
+                    Direction::Flush => ptr::copy_nonoverlapping(host, device, length),
+                    Direction::Invalidate => ptr::copy_nonoverlapping(device, host, length),
+                }
+            }
+            fence(Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+/// A range widened to whole atoms and clamped to the end; `None` if it is not inside the memory.
+fn whole_atoms(offset: usize, size: usize, whole: usize, atom: usize) -> Option<(usize, usize)> {
+    let end = offset.checked_add(size).filter(|end| *end <= whole)?;
+    if size == 0 {
+        return Some((offset, 0));
+    }
+    let start = offset / atom * atom;
+    let end = end.checked_next_multiple_of(atom).map_or(whole, |end| end.min(whole));
+    Some((start, end - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_atoms;
+
+    #[test]
+    fn ranges_are_widened_to_atoms_and_clamped_at_the_end() {
+        for (offset, size, atom, want) in [
+            (0, 1, 64, Some((0, 64))),
+            (63, 2, 64, Some((0, 128))),
+            (64, 64, 64, Some((64, 64))),
+            (65, 0, 64, Some((65, 0))),
+            (999, 1, 64, Some((960, 40))),
+            (999, 1, 256, Some((768, 232))),
+            (0, 1000, 1, Some((0, 1000))),
+            (1000, 0, 64, Some((1000, 0))),
+            (1000, 1, 64, None),
+            (1, usize::MAX, 64, None),
+            (usize::MAX, 1, 64, None),
+        ] {
+            assert_eq!(whole_atoms(offset, size, 1000, atom), want, "{size} at {offset}, atom {atom}");
+        }
+        assert_eq!(whole_atoms(usize::MAX - 1, 1, usize::MAX, 64), Some((usize::MAX - 63, 63)));
+    }
+}
