@@ -1,13 +1,13 @@
 //! Contexts, and which of them is current.
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
-use crate::error::call;
-use crate::{Device, Driver, Result};
+use crate::error::{DriverError, call};
+use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use cuda_sys::{CUcontext, CUdevice};
+use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::Arc;
 
 /// What keeps a borrowed handle of another library alive.
@@ -32,6 +32,8 @@ pub struct Context {
 struct Inner {
     device: Device,
     raw: CUcontext,
+    /// Tells the context from a later one at the same address; drivers before CUDA 12.0 have no such number.
+    id: Option<u64>,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
 }
@@ -107,8 +109,13 @@ impl Context {
     }
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
-        let inner = Inner { device: device.clone(), raw, ownership, drop_errors: Arc::default() };
+        let id = context_id(device.driver(), raw).ok();
+        let inner = Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default() };
         Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.inner.liveness()
     }
 
     /// Makes the context current on this thread until the guard ends; then the one before is current again.
@@ -118,7 +125,13 @@ impl Context {
     /// The context has been destroyed, or the driver has shut down.
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
-        Bound::push(self.driver(), self.inner.raw)
+        let bound = Bound::keep_current(self.driver(), self.inner.raw)?;
+        // A real driver takes a destroyed context for a push, and breaks its heap with the pop.
+        if bound.is_none() && self.liveness() == Liveness::Gone {
+            let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+            return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
+        }
+        bound.map_or_else(|| Bound::push(self.driver(), self.inner.raw), Ok)
     }
 
     /// Waits for all work of the context.
@@ -179,12 +192,46 @@ impl Context {
     /// For drops: runs `end` with the context current. A context or driver that has ended is quiet, any other error
     /// is kept.
     pub(crate) fn end(&self, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
+        if self.liveness() != Liveness::Alive {
+            return;
+        }
         let result = self.bind().and_then(|_current| end(self.driver().raw()));
         match result {
             Err(error) if !error.is_teardown() => self.inner.drop_errors.push(doing, error),
             _ => {}
         }
     }
+}
+
+/// Whether a context is still there. Others may have destroyed it: a foreign owner, or cuDevicePrimaryCtxReset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    Alive,
+    /// It was destroyed, and all that was made in it with it.
+    Gone,
+    /// The driver has shut down, because the process is ending: nothing may be called.
+    DriverGone,
+}
+
+impl Inner {
+    /// A real driver crashes when a stream of a destroyed context is destroyed, and lets a destroyed context be pushed;
+    /// its number is the one thing that may be asked for at any time.
+    fn liveness(&self) -> Liveness {
+        match context_id(self.device.driver(), self.raw) {
+            Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
+            // Without such a number there is no telling.
+            Err(Error::MissingSymbol(_)) => Liveness::Alive,
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
+            _ => Liveness::Gone,
+        }
+    }
+}
+
+fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
+    let (cuda, mut id) = (driver.raw(), 0);
+    // SAFETY: `id` is writable; the driver looks the handle up.
+    unsafe { call!(cuda.cuCtxGetId(raw, &mut id)) }?;
+    Ok(id)
 }
 
 impl PartialEq for Context {
@@ -212,20 +259,23 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let liveness = self.liveness();
         let driver = self.device.driver();
         let cuda = driver.raw();
         let _teardown = driver.teardown();
         let result = match self.ownership {
+            _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and nothing made in it is left: what is made in a context holds it.
             Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
             // SAFETY: the context is ours, and nothing made in it is left.
-            Ownership::Owned => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
-            Ownership::Borrowed(_) => Ok(()),
+            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
+            Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
-        if let Err(error) = result
-            && !error.is_teardown()
-        {
-            driver.drop_errors().push("ending a context", error);
+        match result {
+            // A primary context that others have reset has no count left to give back.
+            Err(_) if liveness != Liveness::Alive => {}
+            Err(error) => driver.drop_errors().push("ending a context", error),
+            Ok(()) => {}
         }
         // What nobody took does not end unseen.
         for error in self.drop_errors.take().errors {
@@ -253,17 +303,20 @@ pub struct Bound<'context> {
 }
 
 impl<'context> Bound<'context> {
-    /// Pushes the context, unless it is current already.
-    fn push(driver: &'context Driver, raw: CUcontext) -> Result<Self> {
+    /// Nothing to do, if the context is current already.
+    fn keep_current(driver: &'context Driver, raw: CUcontext) -> Result<Option<Self>> {
         let (cuda, mut current) = (driver.raw(), ptr::null_mut());
         // SAFETY: `current` is writable.
         unsafe { call!(cuda.cuCtxGetCurrent(&mut current)) }?;
-        let pushed = current != raw;
-        if pushed {
-            // SAFETY: the handle was a context's; a destroyed one gets an error.
-            unsafe { call!(cuda.cuCtxPushCurrent_v2(raw)) }?;
-        }
-        Ok(Self { driver, pushed, on_this_thread: PhantomData })
+        Ok((current == raw).then_some(Self { driver, pushed: false, on_this_thread: PhantomData }))
+    }
+
+    /// Pushes the context, which is alive.
+    fn push(driver: &'context Driver, raw: CUcontext) -> Result<Self> {
+        let cuda = driver.raw();
+        // SAFETY: the caller has seen that the context is alive.
+        unsafe { call!(cuda.cuCtxPushCurrent_v2(raw)) }?;
+        Ok(Self { driver, pushed: true, on_this_thread: PhantomData })
     }
 }
 

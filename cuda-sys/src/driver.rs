@@ -226,7 +226,7 @@ mod tests {
             Err(error) => error.to_string(),
             Ok(opened) => panic!("{opened:?}"),
         };
-        assert!(text.contains("libnowhere.so.1: cannot open shared object file"), "{text}");
+        assert!(text.contains("- libnowhere.so.1: cannot open shared object file"), "{text}");
         assert!(text.contains("- libnowhere.so: ") && text.contains("Install NVIDIA's driver"), "{text}");
 
         let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };

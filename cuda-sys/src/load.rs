@@ -180,19 +180,19 @@ unsafe fn open(path: &Path) -> Result<Opened, Attempt> {
     match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
         // Leaked on purpose: see the module's text.
         Ok(library) => Ok(Opened { name, symbols: Symbols::Library(Box::leak(Box::new(library))) }),
-        Err(error) => Err(Attempt { candidate: name, reason: chain(&error) }),
+        Err(error) => Err(Attempt { reason: reason(&error, &name), candidate: name }),
     }
 }
 
-/// An error and its sources. libloading keeps the loader's own words in the source.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
+/// Why a library did not open, in the loader's own words without the name that they begin with. libloading keeps them
+/// in the error's source.
+fn reason(error: &dyn Error, name: &str) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
     }
-    text
+    let text = innermost.to_string();
+    text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }
 
 /// An environment variable that is set and not empty, unless the program runs with raised privileges: then its

@@ -2,6 +2,7 @@
 
 use super::atoms::{Coherence, DirtyAtoms, round_outward};
 use super::resource::{MappedResource, failure};
+use crate::context::Liveness;
 use crate::error::{Error, Result, call};
 use crate::host_copy;
 use core::ffi::c_int;
@@ -275,26 +276,18 @@ impl Drop for Allocation {
             Ok(vkgdr) => vkgdr,
             Err(error) => return context.drop_errors().push("freeing mapped memory", error),
         };
-        // The context's end is quiet, but the CPU mapping is still to be ended. Not so when the driver has shut down:
-        // the process is ending, and nothing may be called.
-        let current = context.bind();
-        match &current {
-            Err(error) if error.driver_code() == Some(cuda_sys::CUresult::CUDA_ERROR_DEINITIALIZED) => return,
-            Err(error) if !is_gone(error) => context.drop_errors().push("freeing mapped memory", error.clone()),
-            _ => {}
-        }
+        // A context that is gone has nothing to free, but the CPU's mapping is still to be ended.
+        let _current = match context.liveness() {
+            Liveness::Alive => match context.bind() {
+                Ok(current) => Some(current),
+                Err(error) => return context.drop_errors().push("freeing mapped memory", error),
+            },
+            Liveness::Gone => None,
+            Liveness::DriverGone => return,
+        };
         // SAFETY: ours, and nobody reaches it any more.
         if let Err(error) = unsafe { vkgdr.vkgdr_memory_free(self.raw) } {
             context.drop_errors().push("freeing mapped memory", error.into());
         }
     }
-}
-
-/// A context that was destroyed by others: drivers say so in two ways.
-fn is_gone(error: &Error) -> bool {
-    use cuda_sys::CUresult;
-    matches!(
-        error.driver_code(),
-        Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT)
-    )
 }

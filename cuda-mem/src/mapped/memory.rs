@@ -4,6 +4,7 @@ use super::allocation::Allocation;
 use super::atoms::{Coherence, resolve, span};
 use super::pending::Pending;
 use super::{MappedResource, ReadGuard, SharedMemory, WriteGuard};
+use crate::context::Liveness;
 use crate::error::call;
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -317,10 +318,13 @@ impl fmt::Debug for MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        if let Err(error) = self.pending.wait()
-            && !error.is_teardown()
-        {
-            self.resource().context().drop_errors().push("waiting for device work before freeing memory", error);
+        let context = self.resource().context();
+        // A context that is gone has no work left, and its events must not be touched.
+        if self.pending.is_empty() || context.liveness() != Liveness::Alive {
+            return;
+        }
+        if let Err(error) = self.pending.wait() {
+            context.drop_errors().push("waiting for device work before freeing memory", error);
         }
     }
 }

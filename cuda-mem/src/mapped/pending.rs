@@ -36,12 +36,15 @@ impl Pending {
         Ok(())
     }
 
+    /// Whether there was never any.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Waits for all of it.
     #[inline]
     pub fn wait(&self) -> Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
                 used.event.synchronize()?;

@@ -1,0 +1,88 @@
+//! `cuda-mem demo`: a file goes through mapped memory, every byte is verified, and speeds are measured.
+
+mod measure;
+mod report;
+mod stream;
+
+use crate::cli::DemoOptions;
+use crate::output;
+use crate::provider;
+use cuda_mem::mapped::{Coherence, MappedResource};
+use report::{Report, Served};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// Runs the demo. 0: all bytes verified; 1: not, or something failed.
+pub(crate) fn run(options: &DemoOptions) -> ExitCode {
+    match try_run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if options.json {
+                let json = serde_json::json!({ "ok": false, "error": error.to_string() });
+                output::print(&format!("{json:#}\n"));
+            }
+            output::warn(&format!("cuda-mem demo: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
+    let path = match &options.file {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().map_err(|error| format!("cannot find this command's own file: {error}"))?,
+    };
+    // Before any library is loaded: a wrong name is told at once.
+    let source = stream::Source::open(&path)?;
+
+    let opened = provider::open(options.provider, options.device, options.coherence.into())?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    let mapping = source.mapping_size(options.chunk.get());
+    let mut memory = opened.resource.allocate(mapping)?;
+    let served = served(&opened.resource, memory.coherence(), mapping)?;
+    if !options.json {
+        output::print(&report::served(&served));
+    }
+
+    let most = if served.software { usize::MAX } else { stream::SAMPLE };
+    let file = stream::run(source, &mut memory, options.chunk.get(), most)?;
+    if !options.json {
+        output::print(&report::file(&file));
+    }
+    drop(memory);
+
+    let speeds = measure::run(&opened.resource, mapping)?;
+    // What the ends of the two mappings met is no less a failure than what their use did.
+    if let Some(error) = opened.resource.context().take_drop_errors().errors.into_iter().next() {
+        return Err(error.into());
+    }
+    if !options.json {
+        output::print(&report::speeds(&speeds, served.software));
+        return Ok(());
+    }
+    let report = Report { ok: true, notice: opened.notice, served, file, speeds };
+    output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+    Ok(())
+}
+
+/// What serves.
+fn served(resource: &MappedResource, coherence: Coherence, mapping: usize) -> cuda_mem::Result<Served> {
+    let device = resource.context().device();
+    let driver = device.driver();
+    let (cuda, vkgdr) = (driver.provider(), resource.provider()?);
+    Ok(Served {
+        software: provider::is_software(driver),
+        driver: cuda.library.to_string(),
+        cuda: cuda.version.map(|version| version.to_string()),
+        device: device.ordinal(),
+        device_name: device.name()?,
+        device_uuid: device.uuid()?.to_string(),
+        vkgdr: vkgdr.library.to_string(),
+        vkgdr_version: vkgdr.version.map(|version| version.to_string()),
+        coherent: coherence == Coherence::Coherent,
+        atom: coherence.atom(),
+        mapping_bytes: mapping,
+    })
+}

@@ -1,0 +1,48 @@
+//! `cuda-mem doctor`: what this machine has and lacks for mapped memory.
+//!
+//! The libraries are tried in a child process (this command with a hidden option), which prints each finding as it is
+//! made: a driver that crashes or hangs costs one finding, not the report.
+
+mod child;
+mod device;
+mod driver;
+mod environment;
+mod finding;
+mod mapped;
+mod render;
+mod stand_in;
+mod vulkan;
+
+use crate::cli::DoctorOptions;
+use crate::output;
+use finding::{Message, Recorder};
+use std::process::ExitCode;
+
+/// Runs the doctor. 0: mapped memory works on a real device; 1: it does not.
+pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
+    if options.probe {
+        probe(&mut |message| child::send(&message));
+        return ExitCode::SUCCESS;
+    }
+    let findings = child::findings();
+    let verdict = finding::verdict(&findings);
+    let text = match options.json {
+        true => render::json(&findings, &verdict),
+        false => render::text(&findings, &verdict, render::wants_colour()),
+    };
+    output::print(&text);
+    if verdict.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Looks at everything, what is surest first.
+fn probe(sink: &mut dyn FnMut(Message)) {
+    let mut out = Recorder::new(sink);
+    environment::probe(&mut out);
+    let driver = driver::probe(&mut out);
+    let vulkan = vulkan::probe(&mut out, driver.as_ref());
+    if let Some(driver) = &driver {
+        device::probe_all(&mut out, driver, &vulkan);
+    }
+    stand_in::probe(&mut out, driver.as_ref());
+    out.end();
+}

@@ -1,0 +1,254 @@
+//! Which driver serves the demo. A real GPU is never replaced unasked, and what the environment names never at all.
+
+use clap::ValueEnum;
+use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::softgpu::{self, Settings};
+use cuda_mem::{Driver, Error, cuda_sys::CUresult};
+
+/// The environment variable that names the CUDA driver.
+pub(crate) const LIBCUDA: &str = "CUDA_MEM_LIBCUDA";
+/// The environment variable that names the vkgdr library.
+pub(crate) const LIBVKGDR: &str = "CUDA_MEM_LIBVKGDR";
+
+/// The command line's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Choice {
+    /// The NVIDIA driver; where there is none, a software GPU over CPU Vulkan, or else alone
+    Auto,
+    /// The NVIDIA driver only
+    Cuda,
+    /// The software GPU over a CPU Vulkan driver (lavapipe, SwiftShader)
+    Vulkan,
+    /// The software GPU alone
+    Software,
+}
+
+/// A device, open for mapped memory.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) resource: MappedResource,
+    /// Why something stands in for a GPU.
+    pub(crate) notice: Option<String>,
+}
+
+/// Why nothing serves. Each text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("--provider cuda asks for NVIDIA's driver, but {LIBCUDA}={0} names the software GPU: unset one of them")]
+    NamedSoftware(String),
+    #[error("{0}\n`cuda-mem doctor` tells more; --provider software shows the demo without a GPU")]
+    Driver(Error),
+    #[error("there is no device {wanted}: this driver has {count}, numbered from 0")]
+    NoSuchDevice { wanted: i32, count: usize },
+    #[error(
+        "the GPU is there, but its memory cannot be mapped for the CPU: {0}\n`cuda-mem doctor` says what is missing. \
+         A real GPU is not replaced unasked: --provider software shows the demo without it"
+    )]
+    Mapped(Error),
+    #[error(
+        "no CPU Vulkan driver serves: {0}\nOn Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; \
+         VK_DRIVER_FILES can name a driver's manifest"
+    )]
+    Vulkan(Error),
+    #[error(transparent)]
+    Settings(#[from] softgpu::SettingsError),
+    #[error("the software GPU does not serve this: {0}")]
+    Software(Error),
+}
+
+/// Whether a driver is the software GPU, linked in or loaded as a library.
+pub(crate) fn is_software(driver: &Driver) -> bool {
+    &*driver.provider().library == "softgpu"
+        || driver.device(0).and_then(|device| device.name()).is_ok_and(|name| name.starts_with("softgpu"))
+}
+
+/// An environment variable that is set and not empty.
+pub(crate) fn named(variable: &str) -> Option<String> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// What is to be done, given what the real driver said.
+#[derive(Debug, PartialEq, Eq)]
+enum Decision {
+    UseIt,
+    StandIn(String),
+    Report,
+}
+
+/// The rule of `auto`: something stands in only where there is no driver or no device, and the environment names none.
+fn decide(named: bool, driver: &Result<usize, Error>) -> Decision {
+    match driver {
+        Ok(count) if *count > 0 => Decision::UseIt,
+        _ if named => Decision::Report,
+        Ok(_) => Decision::StandIn("the NVIDIA driver sees no GPU".to_owned()),
+        Err(Error::Load(error)) => {
+            let first = error.attempts.first().map_or("", |attempt| attempt.reason.as_str());
+            let reason = first.rsplit_once(": ").map_or(first, |(_, last)| last).replace('\n', " ");
+            let name = error.attempts.first().map_or("libcuda.so.1", |attempt| attempt.candidate.as_str());
+            Decision::StandIn(format!("no NVIDIA driver was found ({name}: {reason})"))
+        }
+        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE) => {
+            Decision::StandIn("the NVIDIA driver sees no GPU (cuInit: CUDA_ERROR_NO_DEVICE)".to_owned())
+        }
+        Err(_) => Decision::Report,
+    }
+}
+
+/// Opens a device for mapped memory as the command line wishes.
+pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
+    match choice {
+        Choice::Auto => {
+            let driver = Driver::load();
+            let count = driver.as_ref().map_err(Error::clone).and_then(|driver| driver.device_count());
+            match (decide(named(LIBCUDA).is_some(), &count), driver) {
+                (Decision::StandIn(why), _) => stand_in(&why, device, wish),
+                (_, Ok(driver)) => real(&driver, device, wish),
+                (_, Err(error)) => Err(OpenError::Driver(error)),
+            }
+        }
+        Choice::Cuda => match Driver::load() {
+            Ok(driver) if is_software(&driver) => {
+                Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())))
+            }
+            Ok(driver) => real(&driver, device, wish),
+            Err(error) => Err(OpenError::Driver(error)),
+        },
+        Choice::Vulkan => {
+            let driver = over_vulkan()?;
+            check(&driver, device)?;
+            let resource = mapped(&driver, device, wish).map_err(OpenError::Vulkan)?;
+            Ok(Opened { resource, notice: None })
+        }
+        Choice::Software => {
+            let driver = Driver::software().map_err(OpenError::Software)?;
+            check(&driver, device)?;
+            let resource = mapped(&driver, device, wish).map_err(OpenError::Software)?;
+            Ok(Opened { resource, notice: None })
+        }
+    }
+}
+
+/// The driver that was found or named: used or reported.
+fn real(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
+    check(driver, device)?;
+    let software = is_software(driver);
+    let resource = mapped(driver, device, wish).map_err(|error| match software {
+        true => OpenError::Software(error),
+        false => OpenError::Mapped(error),
+    })?;
+    Ok(Opened { resource, notice: None })
+}
+
+/// The software GPU in place of a real one: over CPU Vulkan, or else alone.
+fn stand_in(why: &str, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
+    let driver = over_vulkan()?;
+    let more = "`cuda-mem doctor` tells more";
+    match mapped(&driver, device, wish) {
+        Ok(resource) => {
+            let name = vulkan_device(&driver, device).unwrap_or_else(|| "a CPU device".to_owned());
+            let notice = format!("{why}: a software GPU stands in, over the CPU Vulkan driver {name}; {more}");
+            Ok(Opened { resource, notice: Some(notice) })
+        }
+        // What the environment names is not replaced.
+        Err(error) if named(LIBVKGDR).is_some() => Err(OpenError::Software(error)),
+        Err(_) => {
+            let driver = Driver::software().map_err(OpenError::Software)?;
+            check(&driver, device)?;
+            let resource = mapped(&driver, device, wish).map_err(OpenError::Software)?;
+            let notice = format!("{why}, and no CPU Vulkan driver: a software GPU stands in alone; {more}");
+            Ok(Opened { resource, notice: Some(notice) })
+        }
+    }
+}
+
+/// The software GPU with the identity of the CPU Vulkan devices, and the vkgdr library over Vulkan.
+pub(crate) fn over_vulkan() -> Result<Driver, OpenError> {
+    softgpu::configure(Settings { vulkan: true, ..Settings::from_environment()? })?;
+    let mut builder = Driver::builder().cuda("softgpu");
+    if named(LIBVKGDR).is_none() {
+        builder = builder.vkgdr("vkgdr");
+    }
+    // SAFETY: both are linked in and have the signatures that they are called with; a vkgdr library that the
+    // environment names is the user's word.
+    unsafe { builder.load() }.map_err(OpenError::Software)
+}
+
+fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
+    let count = driver.device_count().map_err(OpenError::Driver)?;
+    match usize::try_from(device) {
+        Ok(wanted) if wanted < count => Ok(()),
+        _ => Err(OpenError::NoSuchDevice { wanted: device, count }),
+    }
+}
+
+fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedResource, Error> {
+    MappedResource::with_coherence(&driver.device(device)?.primary_context()?, wish)
+}
+
+/// The name of the Vulkan device that has a CUDA device's identity.
+fn vulkan_device(driver: &Driver, device: i32) -> Option<String> {
+    let uuid = driver.device(device).ok()?.uuid().ok()?.to_string();
+    let report: serde_json::Value = serde_json::from_str(&driver.describe_vkgdr().ok()?).ok()?;
+    let devices = report["devices"].as_array()?;
+    let found = devices.iter().find(|one| one["uuid"].as_str().is_some_and(|text| same_uuid(text, &uuid)))?;
+    Some(found["name"].as_str()?.to_owned())
+}
+
+/// Whether two texts are the same identity: with or without `GPU-` and dashes.
+pub(crate) fn same_uuid(one: &str, other: &str) -> bool {
+    let plain = |text: &str| text.trim_start_matches("GPU-").replace('-', "").to_ascii_lowercase();
+    plain(one) == plain(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_mem::DriverError;
+    use cuda_mem::cuda_sys::load::{Attempt, LoadError};
+
+    fn not_found() -> Error {
+        let attempt = Attempt {
+            candidate: "libcuda.so.1".to_owned(),
+            reason: "dlopen failed: libcuda.so.1: cannot open shared object file: No such file or directory".to_owned(),
+        };
+        LoadError { what: "the CUDA driver", attempts: vec![attempt], remedy: String::new() }.into()
+    }
+
+    fn refused(code: CUresult) -> Error {
+        DriverError { call: "cuInit", code }.into()
+    }
+
+    #[test]
+    fn the_variables_are_those_that_the_loaders_read() {
+        assert_eq!(LIBCUDA, cuda_mem::cuda_sys::Driver::SEARCH.variable);
+        assert_eq!(LIBVKGDR, cuda_mem::vkgdr_sys::Vkgdr::SEARCH.variable);
+    }
+
+    #[test]
+    fn something_stands_in_only_where_there_is_no_driver_or_no_device() {
+        assert_eq!(decide(false, &Ok(1)), Decision::UseIt);
+        assert!(matches!(decide(false, &Ok(0)), Decision::StandIn(_)));
+        assert!(matches!(decide(false, &Err(refused(CUresult::CUDA_ERROR_NO_DEVICE))), Decision::StandIn(_)));
+        let found = decide(false, &Err(not_found()));
+        let why = "no NVIDIA driver was found (libcuda.so.1: No such file or directory)";
+        assert_eq!(found, Decision::StandIn(why.to_owned()));
+        // A driver that is there and broken is reported.
+        for code in [CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUresult::CUDA_ERROR_STUB_LIBRARY, CUresult(999)] {
+            assert_eq!(decide(false, &Err(refused(code))), Decision::Report);
+        }
+    }
+
+    #[test]
+    fn what_the_environment_names_is_never_replaced() {
+        assert_eq!(decide(true, &Ok(2)), Decision::UseIt);
+        for answer in [Ok(0), Err(not_found()), Err(refused(CUresult::CUDA_ERROR_NO_DEVICE))] {
+            assert_eq!(decide(true, &answer), Decision::Report);
+        }
+    }
+
+    #[test]
+    fn identities_are_compared_without_their_dress() {
+        assert!(same_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-AABBCCDDEEFF"));
+        assert!(!same_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff", "00112233"));
+    }
+}
