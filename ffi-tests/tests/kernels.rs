@@ -10,6 +10,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+type Test = fn(&Setup) -> Outcome;
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let setup = match Setup::from_environment() {
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
     if skip {
         println!("skipped: all tests here need an NVIDIA GPU (scripts/gpu-bundle carries them to one)");
     }
-    let tests: [(&str, fn(&Setup) -> Outcome); 4] = [
+    let tests: [(&str, Test); 4] = [
         ("a_kernel_doubles_bytes_in_place_and_the_cpu_sees_it", doubles),
         ("a_cpu_flag_store_releases_a_waiting_kernel_whose_answer_comes_back", flags),
         ("data_stored_before_a_flag_is_there_when_the_kernel_sees_the_flag", data_before_flag),
