@@ -2,7 +2,7 @@
 //!
 //! It lets a program that uses CUDA memory run on a machine without a GPU, and it is the rig that tests run on: it
 //! answers bad calls as the real driver does, its streams are truly asynchronous, its device memory has a size, and
-//! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger`] lists what is alive.
+//! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger()`] lists what is alive.
 //!
 //! Device addresses are addresses of this process: a debugger can look at device memory. There are no kernels.
 //!
