@@ -153,16 +153,16 @@ mod tests {
 
     #[test]
     fn stores_copy_every_length_at_every_alignment_and_nothing_else() {
-        let (lengths, step) = if cfg!(miri) { (0..40, 7) } else { (0..300, 1) };
+        let (lengths, step) = if cfg!(miri) { (0..20, 9) } else { (0..300, 1) };
         copies_exactly(store, lengths, step);
-        copies_exactly(store_words, if cfg!(miri) { 0..20 } else { 0..80 }, step);
+        copies_exactly(store_words, if cfg!(miri) { 0..18 } else { 0..80 }, step);
     }
 
     #[test]
     fn loads_copy_every_length_at_every_alignment_and_nothing_else() {
-        let (lengths, step) = if cfg!(miri) { (0..40, 7) } else { (0..300, 1) };
+        let (lengths, step) = if cfg!(miri) { (0..20, 9) } else { (0..300, 1) };
         copies_exactly(load, lengths, step);
-        copies_exactly(load_words, if cfg!(miri) { 0..20 } else { 0..80 }, step);
+        copies_exactly(load_words, if cfg!(miri) { 0..18 } else { 0..80 }, step);
     }
 
     #[test]

@@ -78,7 +78,8 @@ fn identity(out: &mut Recorder<'_>, device: &Device, software: bool) {
     }
     let length = pci.ok().and_then(|address| {
         let path = format!("/sys/bus/pci/devices/{}/resource", address.to_ascii_lowercase());
-        region_length(&std::fs::read_to_string(path).ok()?, 1)
+        let from_sys = std::fs::read_to_string(path).ok().and_then(|text| second_region(&text));
+        from_sys.or_else(|| nvidia_smi_bar1(&address))
     });
     out.add(bar1(id("bar1"), length, device.total_memory().ok()));
 }
@@ -95,18 +96,36 @@ fn bar1(id: String, length: Option<u64>, memory: Option<usize>) -> Finding {
         Some(length) => {
             Finding::ok(id, "BAR1", format!("{}: the whole memory can be mapped", size(length))).value(length)
         }
-        None => Finding::note(id, "BAR1", "unknown: /sys does not show the device here").value(Value::Null),
+        None => Finding::note(id, "BAR1", "unknown: neither /sys nor nvidia-smi shows it here").value(Value::Null),
     }
 }
 
-/// The length of a PCI region, from the text of /sys/bus/pci/devices/.../resource: a line of start, end and flags for
-/// each region.
-fn region_length(resource: &str, region: usize) -> Option<u64> {
-    let mut words = resource.lines().nth(region)?.split_whitespace();
+/// The length of BAR1, from the text of /sys/bus/pci/devices/.../resource: a line of start, end and flags for each
+/// region. It is the second region that there is: a 64-bit region before it takes two lines, the second of them empty.
+fn second_region(resource: &str) -> Option<u64> {
+    resource.lines().take(6).filter_map(region_length).nth(1)
+}
+
+fn region_length(line: &str) -> Option<u64> {
+    let mut words = line.split_whitespace();
     let mut number = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
     let (start, end) = (number()?, number()?);
     // An absent region is all zeros.
     (end > start).then(|| (end - start).saturating_add(1))
+}
+
+/// Containers and small virtual machines often hide a device from /sys; nvidia-smi, where it is there, asks the driver.
+fn nvidia_smi_bar1(address: &str) -> Option<u64> {
+    let output = std::process::Command::new("nvidia-smi").args(["-q", "-d", "MEMORY", "-i", address]).output().ok()?;
+    bar1_total(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The total of the section on BAR1 in nvidia-smi's report, in bytes.
+fn bar1_total(report: &str) -> Option<u64> {
+    let section = report.lines().skip_while(|line| !line.contains("BAR1 Memory Usage"));
+    let total = section.take(2).find_map(|line| line.trim().strip_prefix("Total"))?;
+    let mebibytes = total.trim_start_matches([' ', ':']).strip_suffix("MiB")?.trim();
+    mebibytes.parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
 fn abilities(out: &mut Recorder<'_>, device: &Device) {
@@ -155,16 +174,30 @@ mod tests {
     use cuda_mem::DriverError;
 
     #[test]
-    fn the_length_of_bar1_is_read_from_the_second_line() {
-        let resource = "0x00000000c0000000 0x00000000c0ffffff 0x0000000000040200\n\
-                        0x0000380000000000 0x0000383fffffffff 0x000000000014220c\n\
-                        0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
-        assert_eq!(region_length(resource, 1), Some(256 << 30));
-        assert_eq!(region_length(resource, 0), Some(16 << 20));
-        for (text, region) in [(resource, 2), (resource, 9), ("", 0), ("0x1", 0), ("1 2 3", 0), ("0xz 0x2 0x0", 0)] {
-            assert_eq!(region_length(text, region), None, "{text} {region}");
+    fn bar1_is_the_second_region_that_there_is() {
+        let (small, large) = (
+            "0x00000000c0000000 0x00000000c0ffffff 0x0000000000040200",
+            "0x0000380000000000 0x0000383fffffffff 0x000000000014220c",
+        );
+        let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+        for lines in [[small, large, none, small], [small, none, large, none], [none, small, none, large]] {
+            assert_eq!(second_region(&lines.join("\n")), Some(256 << 30), "{lines:?}");
         }
-        assert_eq!(region_length("0x0 0xffffffffffffffff 0x0", 0), Some(u64::MAX));
+        for text in ["", small, "0x1", "1 2 3\n4 5 6", "0xz 0x2 0x0\n0x1 0x2 0x0"] {
+            assert_eq!(second_region(text), None, "{text}");
+        }
+        assert_eq!(region_length("0x0 0xffffffffffffffff 0x0"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn the_length_of_bar1_is_read_from_the_section_of_that_name() {
+        let report = "    FB Memory Usage\n        Total                 : 143771 MiB\n        Free : 1 MiB\n    \
+                      BAR1 Memory Usage\n        Total                 : 262144 MiB\n        Used : 1 MiB\n";
+        assert_eq!(bar1_total(report), Some(256 << 30));
+        for text in ["", "BAR1 Memory Usage", "BAR1 Memory Usage\n Total : N/A\n", "BAR1 Memory Usage\n Used : 1 MiB\n"]
+        {
+            assert_eq!(bar1_total(text), None, "{text}");
+        }
     }
 
     #[test]
