@@ -107,5 +107,6 @@ mod tests {
         })));
         errors.push("testing", error(1));
         assert_eq!(errors.take().errors.len(), 0);
+        errors.set_hook(None); // which holds the queue
     }
 }
