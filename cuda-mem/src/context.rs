@@ -2,7 +2,7 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::{Device, Driver, Error, Result};
+use crate::{Device, Driver, Result};
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
@@ -219,10 +219,18 @@ impl Inner {
     fn liveness(&self) -> Liveness {
         match context_id(self.device.driver(), self.raw) {
             Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
-            // Without such a number there is no telling.
-            Err(Error::MissingSymbol(_)) => Liveness::Alive,
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
-            _ => Liveness::Gone,
+            Ok(_) => Liveness::Gone,
+            Err(error) => match error.driver_code() {
+                Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
+                Some(
+                    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+                    | CUresult::CUDA_ERROR_INVALID_CONTEXT
+                    | CUresult::CUDA_ERROR_INVALID_HANDLE
+                    | CUresult::CUDA_ERROR_INVALID_VALUE,
+                ) => Liveness::Gone,
+                // A driver without such a number, and any other failure, say nothing of the context.
+                _ => Liveness::Alive,
+            },
         }
     }
 }

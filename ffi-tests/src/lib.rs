@@ -3,6 +3,7 @@
 //! The tests run over whatever the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else over the system's
 //! driver, else over the software GPU. They print which it was.
 
+pub mod cases;
 pub mod kernel;
 pub mod suite;
 

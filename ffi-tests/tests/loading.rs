@@ -26,9 +26,11 @@ fn c_library(name: &str, source: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
     std::fs::write(&file, source).expect("the folder for temporary files is writable");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let status = Command::new(&compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).status();
-    assert!(status.is_ok_and(|status| status.success()), "{compiler} does not build {}", file.display());
+    // Outside of a build script cc does not know the target.
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let status = compiler.to_command().args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).status();
+    assert!(status.is_ok_and(|status| status.success()), "{compiler:?} does not build {}", file.display());
     library
 }
 

@@ -1,5 +1,6 @@
 //! The boundary that every driver call crosses: shells are made here, and what holds for all of them is checked here.
 
+use crate::rig;
 use crate::state::Global;
 use cuda_sys::CUresult;
 use std::cell::Cell;
@@ -57,7 +58,22 @@ pub(crate) fn host_function(run: impl FnOnce()) {
 
 /// Every call of the driver goes through here. No panic leaves it.
 #[inline]
-pub(crate) fn call(_name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CUresult {
+pub(crate) fn call(
+    name: &'static str,
+    needs: Needs,
+    arguments: &dyn Fn(&mut String),
+    body: impl FnOnce() -> Result,
+) -> CUresult {
+    if rig::is_wanted() {
+        let mut body = Some(body);
+        let mut run = || body.take().map_or(CUresult::CUDA_ERROR_UNKNOWN, |body| served(name, needs, body));
+        return rig::watched(name, needs, arguments, &mut run);
+    }
+    served(name, needs, body)
+}
+
+#[inline]
+fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CUresult {
     let answer = catch_unwind(AssertUnwindSafe(|| {
         if needs != Needs::Nothing {
             refusal()?;
@@ -70,11 +86,12 @@ pub(crate) fn call(_name: &'static str, needs: Needs, body: impl FnOnce() -> Res
         }
         body()
     }));
-    match answer {
+    let code = match answer {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => CUresult::CUDA_ERROR_UNKNOWN,
-    }
+    };
+    rig::after_waiting(name, code)
 }
 
 /// Fails with CUDA_ERROR_INVALID_VALUE unless a condition holds.
@@ -119,7 +136,11 @@ macro_rules! driver_calls {
             #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
             #[allow(non_snake_case, clippy::too_many_arguments)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> cuda_sys::CUresult {
-                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, move || {
+                let arguments = |_out: &mut String| {
+                    // Writing to a String cannot fail.
+                    $(let _ = std::fmt::Write::write_fmt(_out, format_args!("{:?}, ", $argument));)*
+                };
+                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, &arguments, move || {
                     // SAFETY: the caller keeps the contract stated above; the body checks pointers for null.
                     #[allow(unused_unsafe)]
                     unsafe { $body }

@@ -2,6 +2,7 @@
 
 use crate::state::Global;
 use crate::state::memory::Origin;
+use crate::state::sync::lock;
 use std::ffi::{CString, c_char};
 use std::fmt;
 use std::ptr;
@@ -35,6 +36,18 @@ pub enum Kind {
     ExternalMemory,
     /// A mapping of cuExternalMemoryGetMappedBuffer.
     MappedBuffer,
+    /// Reserved addresses.
+    Reservation,
+    /// Physical memory of cuMemCreate.
+    PhysicalMemory,
+    /// A mapping of physical memory.
+    Mapping,
+    /// Memory that cuIpcOpenMemHandle opened.
+    IpcMemory,
+    /// An import of cuImportExternalSemaphore.
+    Semaphore,
+    /// A module.
+    Module,
     /// An open vkgdr handle.
     Vkgdr,
     /// An allocation of vkgdr.
@@ -128,6 +141,21 @@ pub fn ledger() -> Ledger {
         let handle = global.externals.handle(memory.sequence);
         add(Kind::ExternalMemory, memory.sequence, memory.context.device, handle, memory.size as usize);
     }
+    for semaphore in global.semaphores.all() {
+        let handle = global.semaphores.handle(semaphore.sequence);
+        add(Kind::Semaphore, semaphore.sequence, semaphore.context.device, handle, 0);
+    }
+    for module in global.modules.all() {
+        add(Kind::Module, module.sequence, module.context.device, global.modules.handle(module.sequence), 0);
+    }
+    for (base, reservation) in lock(&global.reservations).iter() {
+        add(Kind::Reservation, reservation.sequence, 0, *base, reservation.size);
+    }
+    for physical in global.physical.all() {
+        let device = usize::try_from(physical.location.id).unwrap_or(0);
+        let handle = global.physical.handle(physical.sequence);
+        add(Kind::PhysicalMemory, physical.sequence, device, handle, physical.size);
+    }
     for vkgdr in global.vkgdrs.all() {
         add(Kind::Vkgdr, vkgdr.sequence, vkgdr.device, global.vkgdrs.handle(vkgdr.sequence), 0);
     }
@@ -146,6 +174,8 @@ pub fn ledger() -> Ledger {
             Origin::Managed => Kind::ManagedMemory,
             Origin::Pool => Kind::PoolMemory,
             Origin::Mapped => Kind::MappedBuffer,
+            Origin::Virtual => Kind::Mapping,
+            Origin::Ipc => Kind::IpcMemory,
         };
         add(kind, block.sequence, block.device, block.base, block.size);
     }

@@ -2,9 +2,23 @@
 //!
 //! It lets a program that uses CUDA memory run on a machine without a GPU, and it is the rig that tests run on: it
 //! answers bad calls as the real driver does, its streams are truly asynchronous, its device memory has a size, and
-//! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger()`] lists what is alive.
+//! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger()`] lists what is alive, [`misuse()`]
+//! what was done wrong; [`faults`] lets calls fail, [`calls`] counts them, [`trace`] keeps them.
 //!
-//! Device addresses are addresses of this process: a debugger can look at device memory. There are no kernels.
+//! Device addresses are addresses of this process, so that a debugger can look at device memory; with
+//! [`Settings::strict`] the CPU faults there. Kernels are a few that are built in, and found by name: an image for
+//! cuModuleLoadData is the text `softgpu kernels`, or PTX text with entries of these names.
+//!
+//! | kernel | parameters | what it does |
+//! |---|---|---|
+//! | `fill_bytes` | address, u64 length, u32 value | sets bytes |
+//! | `increment_u32` | address, u64 count | adds 1 to 32-bit words |
+//! | `double_bytes` | address, u64 length | doubles bytes |
+//! | `spin_until` | address, u32 value | waits until a word has a value, for ten seconds at most |
+//! | `answer` | two addresses, u32 count | writes 1, 2, ... to the second word as each comes in the first |
+//!
+//! Each thread of a launch works on one byte or word; a wrong address is the context's error from then on. A semaphore
+//! of another API is an eventfd. What is exported is reached by other processes of the same user.
 //!
 //! ```
 //! use cuda_sys::{CUresult, Driver};
@@ -19,11 +33,15 @@
 //!
 //! A function that softgpu does not serve is absent from its table: nothing here only pretends.
 //!
-//! Settings come from [`configure`], or else from the environment: see [`Settings`].
+//! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. The
+//! environment also asks for faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which
+//! every call is appended) and misuse on standard error (`SOFTGPU_REPORT=1`).
 
 mod api;
 mod call;
 mod ledger;
+mod misuse;
+mod rig;
 mod settings;
 mod state;
 mod table;
@@ -32,6 +50,10 @@ mod vulkan;
 
 pub use call::shut_down;
 pub use ledger::{Entry, Kind, Ledger, ledger, softgpu_ledger_live, softgpu_ledger_report};
+pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};
+pub use rig::{
+    Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, take_trace, trace,
+};
 pub use settings::{Settings, SettingsError, configure};
 pub use state::reset;
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

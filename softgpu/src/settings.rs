@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 /// The simulated machine. Start from [`Settings::default`] and change fields.
 ///
-/// Devices, their memory and the Vulkan bridge are fixed when the driver starts (cuInit). `coherent` and `atom` are
-/// read at every `vkgdr_open`.
+/// Most is fixed when the driver starts (cuInit). `coherent` and `atom` are read at every `vkgdr_open`; `version` and
+/// `without` when functions are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How many devices there are: 1 to 64. `SOFTGPU_DEVICES`, by default 2.
@@ -21,11 +21,36 @@ pub struct Settings {
     /// Whether devices take the identity of the machine's CPU Vulkan devices, so that their memory can be imported.
     /// `SOFTGPU_VULKAN` (0 or 1), by default 0.
     pub vulkan: bool,
+    /// The CUDA release that is served: what came later is absent. `SOFTGPU_VERSION`, by default 13000, the newest.
+    pub version: u32,
+    /// Functions that are absent; in the shared library, which exports them all, such a call answers
+    /// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER. `SOFTGPU_WITHOUT`, names with commas between, by default none.
+    pub without: Vec<String>,
+    /// Whether the CPU faults where it touches memory that only devices may use. `SOFTGPU_STRICT` (0 or 1), by
+    /// default 0: device addresses are then addresses of the process.
+    pub strict: bool,
+    /// How many bytes of freed memory are kept where every touch faults, before their addresses are given again.
+    /// `SOFTGPU_QUARANTINE`, by default 0.
+    pub quarantine: u64,
+    /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
+    /// `SOFTGPU_SEED`, by default not set.
+    pub seed: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { devices: 2, memory: 80 << 30, coherent: true, atom: 64, vulkan: false }
+        Self {
+            devices: 2,
+            memory: 80 << 30,
+            coherent: true,
+            atom: 64,
+            vulkan: false,
+            version: NEWEST,
+            without: Vec::new(),
+            strict: false,
+            quarantine: 0,
+            seed: None,
+        }
     }
 }
 
@@ -45,6 +70,11 @@ const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
 const SWITCH: &str = "0 or 1";
+const VERSION: &str = "a release from 11000 to 13000, as 11020 for 11.2";
+const BYTES: &str = "a number of bytes";
+const SEED: &str = "a number";
+/// The newest release that softgpu serves.
+pub(crate) const NEWEST: u32 = 13000;
 
 impl Settings {
     /// The settings that the environment states; the default for each variable that is not set.
@@ -67,7 +97,19 @@ impl Settings {
         let atom = number("SOFTGPU_ATOM", usual.atom as u64, ATOM)?;
         let coherent = number("SOFTGPU_COHERENT", u64::from(usual.coherent), SWITCH)?;
         let vulkan = number("SOFTGPU_VULKAN", u64::from(usual.vulkan), SWITCH)?;
-        for (name, value) in [("SOFTGPU_COHERENT", coherent), ("SOFTGPU_VULKAN", vulkan)] {
+        let strict = number("SOFTGPU_STRICT", u64::from(usual.strict), SWITCH)?;
+        let version = number("SOFTGPU_VERSION", u64::from(usual.version), VERSION)?;
+        let quarantine = number("SOFTGPU_QUARANTINE", usual.quarantine, BYTES)?;
+        let seed = match get("SOFTGPU_SEED") {
+            None => None,
+            Some(value) => match value.trim().parse() {
+                Ok(seed) => Some(seed),
+                Err(_) => return Err(SettingsError { name: "SOFTGPU_SEED", value, want: SEED }),
+            },
+        };
+        let without = get("SOFTGPU_WITHOUT").unwrap_or_default();
+        let without = without.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        for (name, value) in [("SOFTGPU_COHERENT", coherent), ("SOFTGPU_VULKAN", vulkan), ("SOFTGPU_STRICT", strict)] {
             if value > 1 {
                 return Err(SettingsError { name, value: value.to_string(), want: SWITCH });
             }
@@ -78,12 +120,22 @@ impl Settings {
             coherent: coherent == 1,
             atom: usize::try_from(atom).unwrap_or(usize::MAX),
             vulkan: vulkan == 1,
+            version: u32::try_from(version).unwrap_or(u32::MAX),
+            without,
+            strict: strict == 1,
+            quarantine,
+            seed,
         };
-        settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM"])?;
+        settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM", "SOFTGPU_VERSION"])?;
         Ok(settings)
     }
 
-    fn check(&self, [devices, memory, atom]: [&'static str; 3]) -> Result<(), SettingsError> {
+    /// Whether some functions are to be absent.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.version < NEWEST || !self.without.is_empty()
+    }
+
+    fn check(&self, [devices, memory, atom, version]: [&'static str; 4]) -> Result<(), SettingsError> {
         let wrong = |name, value: String, want| Err(SettingsError { name, value, want });
         if !(1..=64).contains(&self.devices) {
             return wrong(devices, self.devices.to_string(), DEVICES);
@@ -93,6 +145,9 @@ impl Settings {
         }
         if !self.atom.is_power_of_two() || self.atom > 65536 {
             return wrong(atom, self.atom.to_string(), ATOM);
+        }
+        if !(11000..=NEWEST).contains(&self.version) {
+            return wrong(version, self.version.to_string(), VERSION);
         }
         Ok(())
     }
@@ -112,7 +167,7 @@ static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
 /// # Ok::<(), softgpu::SettingsError>(())
 /// ```
 pub fn configure(settings: Settings) -> Result<(), SettingsError> {
-    settings.check(["devices", "memory", "atom"])?;
+    settings.check(["devices", "memory", "atom", "version"])?;
     *lock(&CHOSEN) = Some(settings);
     Ok(())
 }
@@ -144,6 +199,9 @@ mod tests {
             ("SOFTGPU_ATOM", "48"),
             ("SOFTGPU_COHERENT", "2"),
             ("SOFTGPU_VULKAN", "yes"),
+            ("SOFTGPU_VERSION", "13010"),
+            ("SOFTGPU_STRICT", "2"),
+            ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();
             assert!(error.to_string().starts_with(&format!("softgpu: {name} is {value}, but must be ")), "{error}");

@@ -1,11 +1,14 @@
 //! The list of all that is served.
 
+use crate::settings::{self, Settings};
 use crate::{api, vkgdr};
 use cuda_sys::Functions;
 use std::ffi::{CStr, c_void};
 
 macro_rules! served {
     ($($module:ident: $($name:ident)*;)*) => {
+        // What cuda-sys gets anew is absent here until it is served.
+        #[allow(clippy::needless_update)]
         /// The functions that softgpu serves, with the signatures that cuda-sys states: the compiler compares them.
         pub static FUNCTIONS: Functions =
             Functions { $($($name: Some(api::$module::$name),)*)* ..Functions::EMPTY };
@@ -34,21 +37,48 @@ served! {
         cuMemcpy2DAsync_v2;
     fill: cuMemsetD8_v2 cuMemsetD16_v2 cuMemsetD32_v2 cuMemsetD2D8_v2 cuMemsetD2D16_v2 cuMemsetD2D32_v2
         cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8Async cuMemsetD2D16Async cuMemsetD2D32Async;
-    pointer: cuPointerGetAttribute cuPointerGetAttributes;
+    pointer: cuPointerGetAttribute cuPointerGetAttributes cuPointerSetAttribute;
     pool: cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync cuMemPoolCreate cuMemPoolDestroy cuMemPoolTrimTo
         cuMemPoolSetAttribute cuMemPoolGetAttribute cuMemPoolSetAccess cuMemPoolGetAccess cuDeviceGetDefaultMemPool
         cuDeviceGetMemPool cuDeviceSetMemPool cuMemGetDefaultMemPool cuMemGetMemPool cuMemSetMemPool;
+    managed: cuMemPrefetchAsync cuMemPrefetchAsync_v2 cuMemPrefetchBatchAsync cuMemDiscardBatchAsync
+        cuMemDiscardAndPrefetchBatchAsync cuMemAdvise cuMemAdvise_v2 cuMemRangeGetAttribute cuMemRangeGetAttributes
+        cuStreamAttachMemAsync;
+    batch: cuMemcpyBatchAsync cuMemcpyBatchAsync_v2;
+    ipc: cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle
+        cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
+        cuMemPoolImportPointer cuMemGetHandleForAddressRange;
+    graph: cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute cuDeviceGraphMemTrim;
+    kernel: cuModuleLoadData cuModuleUnload cuModuleGetFunction cuLaunchKernel;
+    semaphore: cuImportExternalSemaphore cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
+        cuDestroyExternalSemaphore;
+    virtual_memory: cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess
+        cuMemGetAccess cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemGetAllocationGranularity
+        cuMemGetAllocationPropertiesFromHandle cuMemRetainAllocationHandle;
     external: cuImportExternalMemory cuExternalMemoryGetMappedBuffer cuDestroyExternalMemory;
 }
 
-/// The address of a CUDA driver function by its full name; null for one that is not served.
+/// The address of a CUDA driver function by its full name; null for one that is not served: no table has it, the
+/// [settings](crate::Settings) leave it out, or it is newer than the release that they choose.
 ///
 /// ```
 /// assert!(!softgpu::cuda_symbol(c"cuMemAlloc_v2").is_null());
-/// assert!(softgpu::cuda_symbol(c"cuLaunchKernel").is_null());
+/// assert!(softgpu::cuda_symbol(c"cuGraphCreate").is_null());
 /// ```
 pub fn cuda_symbol(name: &CStr) -> *const c_void {
-    FUNCTIONS.address(name)
+    let Some(symbol) = Functions::SYMBOLS.iter().find(|symbol| symbol.name == name) else { return std::ptr::null() };
+    let served = settings::chosen()
+        .map_or(true, |settings| settings.version >= symbol.since.number() && !is_left_out(&settings, name));
+    if served { FUNCTIONS.address(name) } else { std::ptr::null() }
+}
+
+/// Whether a function is served under the settings.
+pub(crate) fn is_served(name: &str) -> bool {
+    std::ffi::CString::new(name).is_ok_and(|name| !cuda_symbol(&name).is_null())
+}
+
+fn is_left_out(settings: &Settings, name: &CStr) -> bool {
+    settings.without.iter().any(|without| without.as_bytes() == name.to_bytes())
 }
 
 /// The address of a vkgdr function by its name; null for one that is not served.
@@ -57,5 +87,8 @@ pub fn cuda_symbol(name: &CStr) -> *const c_void {
 /// assert!(!softgpu::vkgdr_symbol(c"vkgdr_open").is_null());
 /// ```
 pub fn vkgdr_symbol(name: &CStr) -> *const c_void {
+    if settings::chosen().is_ok_and(|settings| is_left_out(&settings, name)) {
+        return std::ptr::null();
+    }
     vkgdr::FUNCTIONS.address(name)
 }

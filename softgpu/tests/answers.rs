@@ -153,6 +153,8 @@ fn rows_are_copied_and_filled_at_their_pitch() {
     assert_eq!(cu!(m, cuMemAllocPitch_v2(&mut block, &mut pitch, 100, 4, 4)), 0);
     assert_eq!(pitch, 512);
     assert_eq!(cu!(m, cuMemAllocPitch_v2(&mut block, &mut pitch, 100, 4, 3)), VALUE);
+    // Fresh memory holds what an earlier block left.
+    assert_eq!(cu!(m, cuMemsetD8_v2(block, 0, 4 * pitch)), 0);
     assert_eq!(cu!(m, cuMemsetD2D8_v2(block, pitch, 5, 100, 4)), 0);
     assert_eq!(cu!(m, cuMemsetD2D16_v2(block, 99, 5, 100, 4)), VALUE);
     let mut out = [0_u8; 24];
@@ -472,4 +474,47 @@ fn a_forked_child_has_no_driver() {
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(status, 0);
     m.finish();
+}
+
+/// A function called with zeros only: more of them than any has arguments, for structures passed by value.
+#[cfg(target_arch = "x86_64")]
+fn call_with_zeros(address: *const std::ffi::c_void) -> u32 {
+    type Any =
+        unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
+    // SAFETY: on x86-64 a function may be called with more arguments than it reads; all are integers or pointers, or
+    // structures that lie on the stack.
+    unsafe {
+        let function = std::mem::transmute::<*const std::ffi::c_void, Any>(address);
+        function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn zeros_for_all_arguments_are_answered_by_every_function() {
+    for current in [true, false] {
+        let m = machine(Settings::default());
+        let mut good = Vec::new();
+        for symbol in Functions::SYMBOLS {
+            let mut context = ptr::null_mut();
+            if current && cu!(m, cuCtxGetCurrent(&mut context)) == 0 && context.is_null() {
+                assert_eq!(cu!(m, cuDevicePrimaryCtxRetain(&mut context, 0)), 0);
+                assert_eq!(cu!(m, cuCtxSetCurrent(context)), 0);
+            } else if !current {
+                assert_eq!(cu!(m, cuCtxSetCurrent(ptr::null_mut())), 0);
+            }
+            if call_with_zeros(softgpu::cuda_symbol(symbol.name)) == 0 {
+                good.push(symbol.name.to_str().unwrap());
+            }
+        }
+        // What may be called so: nothing to do, or nothing that has to be written.
+        for name in ["cuInit", "cuMemFree_v2", "cuMemFreeHost", "cuDeviceGraphMemTrim"] {
+            assert!(good.contains(&name), "{name}: {good:?}");
+        }
+        let makes = ["Create", "Alloc_v2", "Import", "Export", "Get", "Load", "Open", "Map"];
+        let bad = |name: &&&str| makes.iter().any(|make| name.contains(make)) && !name.contains("PriorityRange");
+        assert_eq!(good.iter().find(bad), None);
+        softgpu::reset();
+        drop(m);
+    }
 }

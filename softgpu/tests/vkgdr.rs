@@ -63,7 +63,13 @@ impl Vkgdr {
 
 #[test]
 fn coherent_memory_is_one_memory_at_two_addresses() {
-    let (m, v) = (machine(Settings::default()), vkgdr());
+    for strict in [false, true] {
+        coherent_memory(Settings { strict, ..Settings::default() });
+    }
+}
+
+fn coherent_memory(settings: Settings) {
+    let (m, v) = (machine(settings), vkgdr());
     let g = vk!(v, vkgdr_open(0, 4));
     let memory = v.memory(g, 4097);
     let (host, device) = (v.host(memory), vk!(v, vkgdr_memory_get_device_ptr(memory)));
@@ -99,6 +105,10 @@ fn without_a_flush_the_device_sees_stale_atoms_and_without_an_invalidate_the_cpu
         assert_eq!(m.read(device, size), [vec![1; 2 * atom], vec![0; 2 * atom + 1]].concat());
         assert_eq!(vk!(v, vkgdr_memory_flush_checked(memory, size - 1, 1)), 0);
         assert_eq!(m.read(device + size as u64 - 1, 1), [1]);
+        // Each read of stale bytes was reported, with the first of them.
+        let reports: Vec<_> = softgpu::misuse().iter().map(|report| (report.misuse, report.address)).collect();
+        let at = |offset: usize| (softgpu::Misuse::MissingFlush, device + offset as u64);
+        assert_eq!(reports, [at(0), at(2 * atom)]);
         assert_eq!(cu!(m, cuMemsetD8_v2(device, 2, size)), 0);
         assert!(host.iter().all(|byte| *byte == 1));
         vk!(v, vkgdr_memory_invalidate(memory, atom, 1));

@@ -3,7 +3,7 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::context::current;
-use crate::state::memory::Range;
+use crate::state::memory::{Range, Use};
 use crate::state::transfer::{Copy, Rows, Side};
 use cuda_sys::{CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
 use std::ffi::c_void;
@@ -118,13 +118,13 @@ fn host<T>(address: *const T) -> End {
     End::Any(address.expose_provenance() as u64)
 }
 
-fn range(end: End, length: usize) -> Result<Range> {
+fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     let global = Global::get()?;
     // A copy goes through the current context's device, but copies reach all devices; only pools restrict them.
     let device = current(global)?.device;
     match end {
-        End::Known(address) => global.memory.range(address, length, device),
-        End::Any(address) => global.memory.any_range(address, length, device),
+        End::Known(address) => global.memory.range(address, length, device, purpose),
+        End::Any(address) => global.memory.any_range(address, length, device, purpose),
     }
 }
 
@@ -133,7 +133,14 @@ fn plain(to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) ->
     if length == 0 {
         return Ok(());
     }
-    run(Copy::plain(range(to, length)?, range(from, length)?))
+    run(Copy::plain(range(to, length, Use::Write)?, range(from, length, Use::Read)?))
+}
+
+/// A copy between any two addresses.
+pub(super) fn anywhere(to: CUdeviceptr, from: CUdeviceptr, length: usize, device: usize) -> Result<Copy> {
+    let memory = &Global::get()?.memory;
+    let to = memory.any_range(to, length, device, Use::Write)?;
+    Ok(Copy::plain(to, memory.any_range(from, length, device, Use::Read)?))
 }
 
 fn peers(to: CUcontext, from: CUcontext) -> Result {
@@ -153,7 +160,7 @@ struct Stated {
 }
 
 impl Stated {
-    fn side(&self, rows: Rows) -> Result<Side> {
+    fn side(&self, rows: Rows, purpose: Use) -> Result<Side> {
         let make = match self.kind {
             CUmemorytype::CU_MEMORYTYPE_HOST => End::Any as fn(u64) -> End,
             CUmemorytype::CU_MEMORYTYPE_DEVICE => End::Known,
@@ -171,7 +178,7 @@ impl Stated {
         };
         ensure(base != 0)?;
         let address = base.checked_add(start as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        Ok(Side { range: range(make(address), length)?, pitch: self.pitch })
+        Ok(Side { range: range(make(address), length, purpose)?, pitch: self.pitch })
     }
 }
 
@@ -198,5 +205,5 @@ fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Resul
         x: copy.dstXInBytes,
         y: copy.dstY,
     };
-    run(Copy { to: to.side(rows)?, from: from.side(rows)?, rows })
+    run(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
 }

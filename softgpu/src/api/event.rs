@@ -5,6 +5,7 @@ use crate::state::Global;
 use crate::state::context::current;
 use crate::state::event::Event;
 use crate::state::handle::next_sequence;
+use crate::state::shared_event::SharedEvent;
 use crate::state::stream::Stream;
 use cuda_sys::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
 use std::ffi::c_uint;
@@ -20,9 +21,11 @@ driver_calls! {
         ensure(Flags <= 7)?;
         let untimed = Flags & CUevent_flags::CU_EVENT_DISABLE_TIMING.0 != 0;
         // An event for other processes must be untimed.
-        ensure(Flags & CUevent_flags::CU_EVENT_INTERPROCESS.0 == 0 || untimed)?;
+        let shared = Flags & CUevent_flags::CU_EVENT_INTERPROCESS.0 != 0;
+        ensure(!shared || untimed)?;
+        let shared = shared.then(SharedEvent::make).transpose()?;
         let sequence = next_sequence();
-        let (handle, _) = global.events.insert(sequence, Event::new(sequence, context, !untimed));
+        let (handle, _) = global.events.insert(sequence, Event::new(sequence, context, !untimed, shared));
         put(phEvent, ptr::without_provenance_mut(handle as usize))
     }
 
@@ -45,17 +48,13 @@ driver_calls! {
 
     /// Tells whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
-        match find(Global::get()?, hEvent)?.pending() {
-            None => Ok(()),
-            Some(_) => Err(CUresult::CUDA_ERROR_NOT_READY),
-        }
+        let passed = find(Global::get()?, hEvent)?.passed();
+        if passed { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
     }
 
     /// Waits for an event.
     fn cuEventSynchronize[Started](hEvent: CUevent) {
-        if let Some(point) = find(Global::get()?, hEvent)?.pending() {
-            point.wait();
-        }
+        find(Global::get()?, hEvent)?.wait();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::context::current;
+use crate::state::memory::Use;
 use crate::state::transfer::{Fill, Rows, Side, Word};
 use cuda_sys::{CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort};
@@ -109,6 +110,6 @@ fn fill(
     ensure(address.is_multiple_of(word.size() as u64))?;
     ensure(count == 1 || pitch >= width && pitch.is_multiple_of(word.size()))?;
     let length = (count - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width)).ok_or(overflow)?;
-    let range = global.memory.range(address, length, context.device)?;
+    let range = global.memory.range(address, length, context.device, Use::Write)?;
     run(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word })
 }

@@ -1,5 +1,6 @@
 //! Host memory that the device reaches.
 
+use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::context::current;
@@ -30,7 +31,7 @@ driver_calls! {
         }
         let memory = &Global::get()?.memory;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Host);
-        release(block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?);
+        release("cuMemFreeHost", block.ok_or_else(|| memory.wrong_free("cuMemFreeHost", p.addr() as u64))?);
         Ok(())
     }
 
@@ -64,7 +65,7 @@ driver_calls! {
         ensure(!p.is_null())?;
         let memory = &Global::get()?.memory;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Registered);
-        release(block.ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?);
+        release("cuMemHostUnregister", block.ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?);
         Ok(())
     }
 }
@@ -91,7 +92,8 @@ fn host_block(address: *mut c_void) -> Result<Arc<Allocation>> {
 }
 
 /// Lets go of a block, after the work that may still use it.
-fn release(block: Arc<Allocation>) {
+fn release(call: &'static str, block: Arc<Allocation>) {
+    check_idle(call, &block, 1);
     if let Some(context) = &block.context {
         context.synchronize();
     }

@@ -1,16 +1,14 @@
 //! Start, version, error names, addresses of functions.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
+use crate::settings::{self, NEWEST};
 use crate::state::Global;
-use crate::table::FUNCTIONS;
+use crate::table::cuda_symbol;
 use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, Functions, cuuint64_t};
 use once_cell::sync::Lazy;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
-
-/// The CUDA release that softgpu serves.
-const RELEASE: c_int = 13000;
 
 driver_calls! {
     /// Starts the driver.
@@ -21,7 +19,7 @@ driver_calls! {
 
     /// Gives the release that is served.
     fn cuDriverGetVersion[Library](driverVersion: *mut c_int) {
-        put(driverVersion, RELEASE)
+        put(driverVersion, version() as c_int)
     }
 
     /// Gives the name of an error code.
@@ -64,6 +62,11 @@ driver_calls! {
     }
 }
 
+/// The release that is served.
+fn version() -> u32 {
+    settings::chosen().map_or(NEWEST, |settings| settings.version)
+}
+
 /// The newest form of a function that a release has.
 fn find(base: &CStr, release: c_int) -> core::result::Result<*const c_void, CUdriverProcAddressQueryResult> {
     let base = base.to_bytes();
@@ -72,7 +75,7 @@ fn find(base: &CStr, release: c_int) -> core::result::Result<*const c_void, CUdr
     let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     let mut newest = None;
     for symbol in Functions::SYMBOLS.iter().filter(|symbol| is_form(symbol.name.to_bytes())) {
-        let address = FUNCTIONS.address(symbol.name);
+        let address = cuda_symbol(symbol.name);
         if address.is_null() {
             continue;
         }

@@ -1,12 +1,14 @@
 //! Device memory and managed memory.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
+use crate::misuse::{Misuse, report};
 use crate::state::Global;
 use crate::state::context::current;
 use crate::state::mapping::Mapping;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
 use std::ffi::c_uint;
+use std::sync::Arc;
 
 /// Rows of pitched memory begin at multiples of this.
 const PITCH: usize = 512;
@@ -50,7 +52,7 @@ driver_calls! {
         if dptr == 0 {
             return Ok(());
         }
-        free(dptr)
+        free("cuMemFree_v2", dptr)
     }
 
     /// Gives the allocation that an address lies in.
@@ -82,17 +84,22 @@ fn allocate(size: usize) -> Result<CUdeviceptr> {
     let context = current(global)?;
     ensure(size > 0)?;
     let charge = global.devices[context.device].store.take(size)?;
-    let mapping = Mapping::anonymous(size).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-    let block = Allocation::new(&context, Origin::Device, size, Storage::Own(mapping), Some(charge));
+    let mapping = Mapping::recycled(size);
+    let storage = mapping.and_then(|mapping| Storage::device(mapping, size, global.settings.strict));
+    let storage = storage.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+    let block = Allocation::new(&context, Origin::Device, size, storage, Some(charge));
     Ok(global.memory.insert(block).base)
 }
 
 /// Frees what cuMemFree frees, whoever calls.
-pub(crate) fn free(address: CUdeviceptr) -> Result {
+pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     let global = Global::get()?;
     let freeable =
         |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
-    let block = global.memory.remove(address, freeable).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let block = global.memory.remove(address, freeable);
+    let block = block.ok_or_else(|| global.memory.wrong_free(call, address))?;
+    // What vkgdr frees, it still holds.
+    check_idle(call, &block, if call == "vkgdr_memory_free" { 2 } else { 1 });
     match &block.context {
         Some(context) => context.synchronize(),
         None => {
@@ -102,4 +109,11 @@ pub(crate) fn free(address: CUdeviceptr) -> Result {
         }
     }
     Ok(())
+}
+
+/// Reports work that still uses a block that is being freed; `own` are the holders that are no work.
+pub(crate) fn check_idle(call: &'static str, block: &Arc<Allocation>, own: usize) {
+    if Arc::strong_count(block) > own {
+        report(Misuse::FreeWhileInUse, call, block.base, Some(block.sequence));
+    }
 }

@@ -3,6 +3,7 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::memory::{Allocation, Origin};
+use crate::state::sync::lock;
 use cuda_sys::{CU_DEVICE_INVALID, CUcontext, CUdeviceptr, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -89,6 +90,15 @@ driver_calls! {
         }
         Ok(())
     }
+
+    /// Sets an attribute of the block that an address lies in: whether synchronous calls are to be so at any price,
+    /// which they are here in any case.
+    fn cuPointerSetAttribute[Started](value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
+        ensure(!value.is_null() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)?;
+        let block = Global::get()?.memory.at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        lock(&block.notes).sync_memops = value.cast::<c_uint>().read_unaligned() != 0;
+        Ok(())
+    }
 }
 
 fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
@@ -111,23 +121,30 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
         }),
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(address as usize),
         A::CU_POINTER_ATTRIBUTE_HOST_POINTER if block.is_host_accessible() => Value::Pointer(address as usize),
-        A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
+        A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => flag(lock(&block.notes).sync_memops),
+        A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
         A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => Value::Long(block.sequence),
         A::CU_POINTER_ATTRIBUTE_IS_MANAGED => {
             flag(block.origin == Origin::Managed || of_pool.is_some_and(|pool| pool.is_managed()))
         }
         A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(block.device as c_int),
-        // softgpu has no IPC and no other device reaches its memory.
-        A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
-            flag(false)
-        }
+        A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => flag(block.origin == Origin::Device),
+        // No other device reaches its memory.
+        A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => flag(false),
         A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
             Value::Pointer(block.base as usize)
         }
         A::CU_POINTER_ATTRIBUTE_RANGE_SIZE | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => Value::Pointer(block.size),
         A::CU_POINTER_ATTRIBUTE_MAPPED => flag(true),
-        A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => Value::Long(0),
-        A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => Value::Word(of_pool.map_or(3, |pool| pool.access(block.device).0)),
+        A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => {
+            let of_pool = of_pool.is_some_and(|pool| pool.shared().is_some());
+            Value::Long(u64::from(of_pool || block.mapped().is_some_and(|mapped| mapped.physical.is_shared())))
+        }
+        A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => Value::Word(match of_pool {
+            Some(pool) => pool.access(block.device).0,
+            None if block.origin == Origin::Virtual => lock(&block.notes).rights_of_device(block.device).0,
+            None => 3,
+        }),
         A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => Value::Pointer(pool.addr()),
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     })

@@ -1,6 +1,8 @@
 //! Stream-ordered allocation and pools.
 
+use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
+use crate::misuse::{Misuse, report};
 use crate::state::Global;
 use crate::state::memory::Origin;
 use crate::state::pool::{Attribute, Pool};
@@ -45,15 +47,18 @@ driver_calls! {
             return Ok(());
         }
         // The driver answers success for memory of cuMemAlloc, and does nothing: it still has to be freed.
-        if global.memory.at(dptr).is_some_and(|block| block.base == dptr && block.origin == Origin::Device) {
+        let plain = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Device);
+        if let Some(block) = plain {
+            report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
             return Ok(());
         }
         let block = global.memory.remove(dptr, |block| block.origin == Origin::Pool);
-        let block = block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let block = block.ok_or_else(|| global.memory.wrong_free("cuMemFreeAsync", dptr))?;
         if stream.is_idle() {
+            check_idle("cuMemFreeAsync", &block, 1);
             return Ok(());
         }
-        stream.submit(Vec::new(), move || drop(block)).map(drop)
+        stream.submit(Vec::new(), move || check_idle("cuMemFreeAsync", &block, 1)).map(drop)
     }
 
     /// Makes a pool.

@@ -4,8 +4,7 @@ use super::context::{PRIORITIES, handle_of};
 use crate::call::{Result, driver_calls, ensure, host_function, offer, put};
 use crate::state::Global;
 use crate::state::context::{Role, current};
-use crate::state::event::Event;
-use crate::state::memory::Range;
+use crate::state::memory::{Range, Use};
 use crate::state::stream::Stream;
 use cuda_sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUgraph, CUgraphNode, CUhostFn, CUresult, CUstream,
@@ -54,7 +53,7 @@ driver_calls! {
         let stream = Stream::find(global, hStream)?;
         let event = super::event::find(global, hEvent)?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
-        wait(&stream, &event)
+        event.hold(&stream)
     }
 
     /// Gives a stream's priority.
@@ -128,22 +127,22 @@ driver_calls! {
 
     /// Lets later work of a stream wait for a 32-bit word in memory.
     fn cuStreamWaitValue32_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        wait_value(stream, Word::find(stream, addr, 4)?, u64::from(value), flags)
+        wait_value(stream, Word::find(stream, addr, 4, Use::Read)?, u64::from(value), flags)
     }
 
     /// Lets later work of a stream wait for a 64-bit word in memory.
     fn cuStreamWaitValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        wait_value(stream, Word::find(stream, addr, 8)?, value, flags)
+        wait_value(stream, Word::find(stream, addr, 8, Use::Read)?, value, flags)
     }
 
     /// Writes a 32-bit word in stream order.
     fn cuStreamWriteValue32_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        write_value(stream, Word::find(stream, addr, 4)?, u64::from(value), flags)
+        write_value(stream, Word::find(stream, addr, 4, Use::Write)?, u64::from(value), flags)
     }
 
     /// Writes a 64-bit word in stream order.
     fn cuStreamWriteValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        write_value(stream, Word::find(stream, addr, 8)?, value, flags)
+        write_value(stream, Word::find(stream, addr, 8, Use::Write)?, value, flags)
     }
 }
 
@@ -165,14 +164,6 @@ fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     Ok(ptr::without_provenance_mut(handle as usize))
 }
 
-/// Lets later work of a stream wait for an event, as it was last recorded.
-fn wait(stream: &Stream, event: &Event) -> Result {
-    match event.pending() {
-        Some(point) => stream.submit(vec![point], || ()).map(drop),
-        None => Ok(()),
-    }
-}
-
 /// A host function's argument on its way to the worker.
 struct Forwarded(*mut c_void);
 
@@ -183,11 +174,11 @@ unsafe impl Send for Forwarded {}
 struct Word(Range);
 
 impl Word {
-    fn find(stream: CUstream, address: CUdeviceptr, size: usize) -> Result<Self> {
+    fn find(stream: CUstream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Self> {
         let global = Global::get()?;
         let stream = Stream::find(global, stream)?;
         ensure(address != 0 && address.is_multiple_of(size as u64))?;
-        Ok(Self(global.memory.range(address, size, stream.context.device)?))
+        Ok(Self(global.memory.range(address, size, stream.context.device, purpose)?))
     }
 
     fn load(&self) -> u64 {

@@ -5,6 +5,7 @@ use super::handle::next_sequence;
 use super::queue::{Point, Queue};
 use super::sync::lock;
 use crate::call::Result;
+use crate::rig;
 use cuda_sys::CUresult;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) id: AtomicU64,
     pub(crate) peers: Mutex<HashSet<u64>>,
     alive: AtomicBool,
+    /// The error that stays until the context's end; 0 for none.
+    failure: AtomicU32,
     legacy: Arc<Queue>,
     /// The default streams of threads.
     per_thread: Mutex<HashMap<ThreadId, Arc<Queue>>>,
@@ -53,6 +56,7 @@ impl Context {
             id: AtomicU64::new(sequence),
             peers: Mutex::default(),
             alive: AtomicBool::new(!primary),
+            failure: AtomicU32::new(0),
             legacy: Queue::new(),
             per_thread: Mutex::default(),
             queues: Mutex::default(),
@@ -66,12 +70,27 @@ impl Context {
     /// Begins a life of a primary context.
     pub(crate) fn revive(&self) {
         self.id.store(next_sequence(), Ordering::Relaxed);
+        self.failure.store(0, Ordering::Relaxed);
         self.alive.store(true, Ordering::Release);
     }
 
     /// Ends a life, if it has not ended: from now on calls are refused, and waits for words in memory give up.
     pub(crate) fn end(&self) -> bool {
         self.alive.swap(false, Ordering::AcqRel)
+    }
+
+    /// Lets every call that works in this context answer an error from now on, if none does yet.
+    pub(crate) fn fail(&self, code: CUresult) {
+        let _ = self.failure.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+        rig::watch_sticky();
+    }
+
+    /// The error that stays.
+    pub(crate) fn failure(&self) -> Option<CUresult> {
+        match self.failure.load(Ordering::Acquire) {
+            0 => None,
+            code => Some(CUresult(code)),
+        }
     }
 
     pub(crate) fn legacy(&self) -> &Arc<Queue> {

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::queue::Point;
+use super::shared_event::SharedEvent;
 use super::stream::Stream;
 use super::sync::lock;
 use crate::call::Result;
@@ -15,6 +16,7 @@ pub(crate) struct Event {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
     pub(crate) timed: bool,
+    shared: Option<Arc<SharedEvent>>,
     last: Mutex<Option<Record>>,
 }
 
@@ -27,12 +29,25 @@ struct Record {
 }
 
 impl Event {
-    pub(crate) fn new(sequence: u64, context: Arc<Context>, timed: bool) -> Self {
-        Self { sequence, context, timed, last: Mutex::default() }
+    /// An event; one with a page is shared with other processes.
+    pub(crate) fn new(sequence: u64, context: Arc<Context>, timed: bool, shared: Option<SharedEvent>) -> Self {
+        Self { sequence, context, timed, shared: shared.map(Arc::new), last: Mutex::default() }
+    }
+
+    pub(crate) fn shared(&self) -> Option<&SharedEvent> {
+        self.shared.as_deref()
     }
 
     /// Sets the event to a stream's present end.
     pub(crate) fn record(&self, stream: &Stream) -> Result {
+        if let Some(shared) = self.shared.clone() {
+            let recording = shared.record();
+            if stream.is_idle() {
+                shared.pass(recording);
+                return Ok(());
+            }
+            return stream.submit(Vec::new(), move || shared.pass(recording)).map(drop);
+        }
         let time = Arc::new(OnceLock::new());
         let point = if stream.is_idle() {
             let _ = time.set(Instant::now());
@@ -47,8 +62,40 @@ impl Event {
         Ok(())
     }
 
+    /// Whether it has passed, or was never recorded.
+    pub(crate) fn passed(&self) -> bool {
+        match &self.shared {
+            Some(shared) => shared.pending().is_none(),
+            None => self.pending().is_none(),
+        }
+    }
+
+    /// Waits until it has passed.
+    pub(crate) fn wait(&self) {
+        if let Some(shared) = &self.shared {
+            if let Some(recording) = shared.pending() {
+                shared.wait(recording, || self.context.is_alive());
+            }
+        } else if let Some(point) = self.pending() {
+            point.wait();
+        }
+    }
+
+    /// Lets later work of a stream wait until it has passed, as it was last recorded.
+    pub(crate) fn hold(&self, stream: &Stream) -> Result {
+        if let Some(shared) = self.shared.clone() {
+            let Some(recording) = shared.pending() else { return Ok(()) };
+            let context = stream.context.clone();
+            return stream.submit(Vec::new(), move || shared.wait(recording, || context.is_alive())).map(drop);
+        }
+        match self.pending() {
+            Some(point) => stream.submit(vec![point], || ()).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// What has to pass until the event has; `None` when it has, or was never recorded.
-    pub(crate) fn pending(&self) -> Option<Point> {
+    fn pending(&self) -> Option<Point> {
         lock(&self.last).as_ref()?.point.clone().filter(|point| !point.passed())
     }
 

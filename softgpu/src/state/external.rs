@@ -14,13 +14,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 /// The name of softgpu's own memory files, by which they are recognised.
-const NAME: &std::ffi::CStr = c"softgpu";
+const NAME: &str = "softgpu";
 
-/// Makes a memory file.
+/// Makes a memory file of the kind that cuImportExternalMemory takes.
 pub(crate) fn memory_file(size: u64) -> std::io::Result<OwnedFd> {
+    named_file(NAME, size)
+}
+
+/// Makes a memory file with a name, which says what kind it is.
+pub(crate) fn named_file(name: &str, size: u64) -> std::io::Result<OwnedFd> {
+    let name = std::ffi::CString::new(name).map_err(std::io::Error::other)?;
     // SAFETY: the name is a C string; the descriptor that comes back is new and ours.
     let file = unsafe {
-        match libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) {
+        match libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) {
             -1 => return Err(std::io::Error::last_os_error()),
             fd => OwnedFd::from_raw_fd(fd),
         }
@@ -32,8 +38,28 @@ pub(crate) fn memory_file(size: u64) -> std::io::Result<OwnedFd> {
 
 /// Whether a descriptor is a memory file of softgpu's, of this process or another.
 pub(crate) fn is_memory_file(fd: BorrowedFd<'_>) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    link.is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:softgpu"))
+    file_name(fd).is_some_and(|name| name == NAME)
+}
+
+/// The name of a memory file; `None` for another file.
+pub(crate) fn file_name(fd: BorrowedFd<'_>) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+    let link = link.to_str()?.strip_prefix("/memfd:")?;
+    Some(link.strip_suffix(" (deleted)").unwrap_or(link).to_owned())
+}
+
+/// A descriptor that a caller names; it must be open.
+pub(crate) fn open_descriptor<'a>(fd: RawFd) -> Result<BorrowedFd<'a>> {
+    // SAFETY: fcntl takes any number.
+    ensure(fd >= 0 && unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1)?;
+    // SAFETY: the descriptor is open, and callers leave it open during the call.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// The number by which the system knows a file.
+pub(crate) fn file_number(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(File::from(fd.try_clone_to_owned()?).metadata()?.ino())
 }
 
 /// The length of a file.
@@ -57,10 +83,7 @@ impl ExternalMemory {
     /// Imports an opaque file descriptor. It belongs to the driver only when this succeeds.
     pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd, size: u64) -> Result<u64> {
         ensure(size > 0)?;
-        // SAFETY: fcntl takes any number.
-        ensure(fd >= 0 && unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1)?;
-        // SAFETY: the descriptor is open, and the caller leaves it open during the call.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let borrowed = open_descriptor(fd)?;
         let first = if is_memory_file(borrowed) {
             ensure(file_size(borrowed).is_ok_and(|room| size <= room))?;
             None
@@ -91,7 +114,8 @@ impl ExternalMemory {
             Storage::Vulkan(imported.at(offset))
         } else {
             let mapping = Mapping::shared(self.fd.as_fd(), offset, length);
-            Storage::Own(mapping.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?)
+            let hidden = |mapping| Storage::device(mapping, length, global.settings.strict);
+            mapping.and_then(hidden).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?
         };
         Ok(global.memory.insert(Allocation::new(&self.context, Origin::Mapped, length, storage, None)))
     }

@@ -41,6 +41,13 @@ impl<T> Handles<T> {
         (handle, object)
     }
 
+    /// Keeps an object under its handle again.
+    pub(crate) fn put_back(&self, sequence: u64, object: &Arc<T>) -> u64 {
+        let handle = self.handle(sequence);
+        write(&self.live).insert(handle, object.clone());
+        handle
+    }
+
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<T>> {
         read(&self.live).get(&handle).cloned()
     }

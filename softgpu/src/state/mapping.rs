@@ -1,8 +1,10 @@
 //! Address ranges of this process.
 
+use super::keep;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The size of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -15,13 +17,90 @@ pub(crate) struct Mapping {
     length: usize,
     /// Where the usable part begins.
     base: usize,
+    /// Whether another block may have the pages afterwards, as they are.
+    reusable: AtomicBool,
 }
 
-fn rounded(size: usize) -> io::Result<usize> {
+/// A size in whole pages.
+pub(crate) fn rounded(size: usize) -> io::Result<usize> {
     size.max(1).checked_next_multiple_of(PAGE).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 impl Mapping {
+    /// Pages between two that nothing may touch. They may hold what an earlier block left: as a device's do.
+    pub(crate) fn recycled(size: usize) -> io::Result<Self> {
+        let room = rounded(size)?;
+        if let Some(start) = keep::take(room + 2 * PAGE) {
+            let reusable = AtomicBool::new(true);
+            return Ok(Self { start, length: room + 2 * PAGE, base: start + PAGE, reusable });
+        }
+        let mapping = Self::anonymous(size)?;
+        mapping.reusable.store(true, Ordering::Relaxed);
+        Ok(mapping)
+    }
+
+    /// Addresses that nothing may touch.
+    pub(crate) fn untouchable(size: usize) -> io::Result<Self> {
+        Self::reserve(rounded(size)?)
+    }
+
+    /// Addresses that nothing may touch, at a multiple of `alignment` (a power of two), at `wish` if they are free.
+    pub(crate) fn aligned(size: usize, alignment: usize, wish: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        if wish != 0 && wish.is_multiple_of(alignment) {
+            let flags = flags | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: MAP_FIXED_NOREPLACE disturbs no mapping that is there.
+            let at = unsafe { libc::mmap(ptr::without_provenance_mut(wish), size, libc::PROT_NONE, flags, -1, 0) };
+            if at != libc::MAP_FAILED {
+                let start = at.expose_provenance();
+                let mapping = Self { start, length: size, base: start, reusable: AtomicBool::new(false) };
+                if start == wish {
+                    return Ok(mapping);
+                }
+            }
+        }
+        let room = size.checked_add(alignment).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        // SAFETY: a new anonymous mapping at an address of the system's choice disturbs nothing.
+        let at = unsafe { libc::mmap(ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = at.expose_provenance();
+        let base = start.next_multiple_of(alignment);
+        Ok(Self { start, length: room, base, reusable: AtomicBool::new(false) })
+    }
+
+    /// Lets a file take the place of the pages of a range inside this mapping, with the given rights.
+    ///
+    /// Nobody may use the range meanwhile.
+    pub(crate) fn place(&self, at: usize, size: usize, file: BorrowedFd<'_>, rights: i32) -> io::Result<()> {
+        self.reusable.store(false, Ordering::Relaxed);
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the range lies inside this mapping, which belongs to this value alone.
+        let placed = unsafe { libc::mmap(self.inside(at, size), size, rights, flags, file.as_raw_fd(), 0) };
+        if placed == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Makes a range inside this mapping untouchable again, and forgets what was there.
+    pub(crate) fn clear(&self, at: usize, size: usize) -> io::Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the range lies inside this mapping, which belongs to this value alone.
+        let cleared = unsafe { libc::mmap(self.inside(at, size), size, libc::PROT_NONE, flags, -1, 0) };
+        if cleared == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sets the rights of a range inside this mapping.
+    pub(crate) fn protect(&self, at: usize, size: usize, rights: i32) -> io::Result<()> {
+        // SAFETY: the range lies inside this mapping, which belongs to this value alone.
+        let answer = unsafe { libc::mprotect(self.inside(at, size), size, rights) };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn inside(&self, at: usize, size: usize) -> *mut libc::c_void {
+        assert!(at >= self.start && at + size <= self.start + self.length, "a range outside of its mapping");
+        ptr::with_exposed_provenance_mut(at)
+    }
+
     /// Fresh zeros between two pages that nothing may touch, committed as they are touched.
     pub(crate) fn anonymous(size: usize) -> io::Result<Self> {
         let room = rounded(size)?;
@@ -65,7 +144,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = start.expose_provenance();
-        Ok(Self { start, length, base: start + PAGE })
+        Ok(Self { start, length, base: start + PAGE, reusable: AtomicBool::new(false) })
     }
 
     /// Where the usable part begins.
@@ -76,9 +155,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve` and belongs to this value alone; whoever uses its addresses
+        // SAFETY: the range was mapped by this type and belongs to this value alone; whoever uses its addresses
         // holds the value (queued work holds the Arc of its allocation).
-        unsafe { libc::munmap(ptr::without_provenance_mut(self.start), self.length) };
+        unsafe { keep::give(self.start, self.length, *self.reusable.get_mut()) };
     }
 }
 

@@ -1,145 +1,30 @@
 //! All memory that the driver knows, found by address.
 
-use super::context::Context;
-use super::device::Charge;
-use super::handle::next_sequence;
-use super::mapping::Mapping;
-use super::pool::{Pool, Share};
-use super::sync::{read, write};
+pub(crate) use super::allocation::{Allocation, Origin, Storage};
+use super::keep;
+use super::sync::{lock, read, write};
 use crate::call::{Result, ensure};
-use crate::vulkan;
+use crate::misuse::{Misuse, report};
 use cuda_sys::{CUdeviceptr, CUresult};
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
-
-/// How memory came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// cuMemAlloc, cuMemAllocPitch.
-    Device,
-    /// cuMemAllocHost, cuMemHostAlloc.
-    Host,
-    /// cuMemHostRegister.
-    Registered,
-    /// cuMemAllocManaged.
-    Managed,
-    /// cuMemAllocAsync, cuMemAllocFromPoolAsync.
-    Pool,
-    /// cuExternalMemoryGetMappedBuffer, and the device's side of vkgdr memory.
-    Mapped,
-}
-
-/// What holds the bytes.
-#[derive(Debug)]
-pub(crate) enum Storage {
-    /// A mapping of our own.
-    Own(Mapping),
-    /// Memory of a CPU Vulkan device.
-    Vulkan(vulkan::Imported),
-    /// The caller's memory.
-    Caller(usize),
-}
-
-impl Storage {
-    fn base(&self) -> usize {
-        match self {
-            Storage::Own(mapping) => mapping.base(),
-            Storage::Vulkan(imported) => imported.base(),
-            Storage::Caller(base) => *base,
-        }
-    }
-}
-
-/// A block of memory. Work that uses it holds it, so that its pages outlive a free that comes too early.
-#[derive(Debug)]
-pub(crate) struct Allocation {
-    pub(crate) sequence: u64,
-    pub(crate) base: u64,
-    pub(crate) size: usize,
-    pub(crate) origin: Origin,
-    pub(crate) device: usize,
-    /// The context that it ends with.
-    pub(crate) context: Option<Arc<Context>>,
-    /// Its pool, when it has one.
-    pub(crate) pool: Option<Arc<Pool>>,
-    /// Flags that it was made with.
-    pub(crate) flags: u32,
-    _held: Held,
-}
-
-/// What goes back when a block is dropped: pages to the system, and their size to the device and the pool.
-#[derive(Debug)]
-pub(crate) struct Held {
-    _storage: Storage,
-    _charge: Option<Charge>,
-    _share: Option<Share>,
-}
-
-impl Allocation {
-    /// A block of a context's.
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        origin: Origin,
-        size: usize,
-        storage: Storage,
-        charge: Option<Charge>,
-    ) -> Self {
-        Self {
-            sequence: next_sequence(),
-            base: storage.base() as u64,
-            size,
-            origin,
-            device: context.device,
-            context: Some(context.clone()),
-            pool: None,
-            flags: 0,
-            _held: Held { _storage: storage, _charge: charge, _share: None },
-        }
-    }
-
-    /// A block of a pool's, which no context ends.
-    pub(crate) fn pooled(
-        pool: &Arc<Pool>,
-        size: usize,
-        storage: Storage,
-        charge: Option<Charge>,
-        share: Share,
-    ) -> Self {
-        Self {
-            sequence: next_sequence(),
-            base: storage.base() as u64,
-            size,
-            origin: Origin::Pool,
-            device: pool.device,
-            context: None,
-            pool: Some(pool.clone()),
-            flags: 0,
-            _held: Held { _storage: storage, _charge: charge, _share: Some(share) },
-        }
-    }
-
-    pub(crate) fn flagged(self, flags: u32) -> Self {
-        Self { flags, ..self }
-    }
-
-    /// Whether it lies in the host's memory.
-    pub(crate) fn is_host(&self) -> bool {
-        match &self.pool {
-            Some(pool) => pool.is_host(),
-            None => matches!(self.origin, Origin::Host | Origin::Registered),
-        }
-    }
-
-    /// Whether the CPU may use its addresses.
-    pub(crate) fn is_host_accessible(&self) -> bool {
-        self.is_host() || self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
-    }
-}
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// The map of all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     blocks: RwLock<BTreeMap<u64, Arc<Allocation>>>,
+    /// What was freed last: start, size, number.
+    freed: Mutex<VecDeque<(u64, usize, u64)>>,
+}
+
+/// How many freed blocks are remembered.
+const REMEMBERED: usize = 4096;
+
+/// What work does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
 }
 
 impl Memory {
@@ -169,13 +54,51 @@ impl Memory {
         (address - base < block.size as u64).then(|| block.clone())
     }
 
+    /// Whether the block that an address lies in is hidden from the CPU, without waiting: for a handler of faults.
+    pub(crate) fn try_at(&self, address: u64) -> Option<bool> {
+        let blocks = self.blocks.try_read().ok()?;
+        let (base, block) = blocks.range(..=address).next_back()?;
+        (address - base < block.size as u64).then(|| block.access as u64 != block.base)
+    }
+
+    /// Whether no block begins in a range.
+    pub(crate) fn is_free(&self, base: u64, size: u64) -> bool {
+        read(&self.blocks).range(base..base.saturating_add(size)).next().is_none()
+    }
+
     /// Takes out the block that begins at an address, if it is what `select` wants.
     pub(crate) fn remove(&self, base: u64, select: impl FnOnce(&Allocation) -> bool) -> Option<Arc<Allocation>> {
         let mut blocks = write(&self.blocks);
         if !select(blocks.get(&base)?) {
             return None;
         }
-        blocks.remove(&base)
+        let block = blocks.remove(&base)?;
+        let mut freed = lock(&self.freed);
+        if freed.len() == REMEMBERED {
+            freed.pop_front();
+        }
+        freed.push_back((block.base, block.size, block.sequence));
+        Some(block)
+    }
+
+    /// The block that was freed last of those that an address lay in: start, size, number.
+    pub(crate) fn freed(&self, address: u64) -> Option<(u64, usize, u64)> {
+        let freed = lock(&self.freed);
+        freed.iter().rev().find(|(base, size, _)| address >= *base && address - base < *size as u64).copied()
+    }
+
+    /// Says what is wrong with freeing an address, and gives the code for it.
+    pub(crate) fn wrong_free(&self, call: &'static str, address: u64) -> CUresult {
+        let what = match self.at(address) {
+            Some(_) => Misuse::WrongFree,
+            None => match self.freed(address) {
+                Some((base, ..)) if base == address => Misuse::DoubleFree,
+                _ => Misuse::WrongFree,
+            },
+        };
+        let block = self.at(address).map(|block| block.sequence);
+        report(what, call, address, block.or_else(|| Some(self.freed(address)?.2)));
+        CUresult::CUDA_ERROR_INVALID_VALUE
     }
 
     /// Takes out every block that `select` names.
@@ -195,22 +118,39 @@ impl Memory {
         read(&self.blocks).values().cloned().collect()
     }
 
-    /// A range that must lie in one known block, for the work of a device.
-    pub(crate) fn range(&self, address: CUdeviceptr, length: usize, device: usize) -> Result<Range> {
-        let block = self.at(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        ensure(length as u64 <= block.size as u64 - (address - block.base))?;
-        // Pools say which devices may use their memory; everything else is open to all, as copies always are.
-        ensure(block.pool.as_ref().is_none_or(|pool| pool.allows(device)))?;
-        Ok(Range { address: address as usize, length, block: Some(block) })
+    /// A range that must lie in known memory, for the work of a device: in one block, or in mappings side by side.
+    pub(crate) fn range(&self, address: CUdeviceptr, length: usize, device: usize, purpose: Use) -> Result<Range> {
+        let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let Some(block) = self.at(address) else {
+            if let Some((.., number)) = self.freed(address) {
+                report(Misuse::UseAfterFree, "a call", address, Some(number));
+            }
+            return Err(invalid);
+        };
+        // Pools and mappings say which devices may use their memory; everything else is open to all.
+        ensure(block.allows(device, purpose))?;
+        let start = block.access + (address - block.base) as usize;
+        let end = address.checked_add(length as u64).ok_or(invalid)?;
+        let mut reached = block.base + block.size as u64;
+        let mut more = Vec::new();
+        while reached < end {
+            let mine = block.mapped().ok_or(invalid)?;
+            let next = self.at(reached).ok_or(invalid)?;
+            let same = next.mapped().is_some_and(|other| Arc::ptr_eq(&other.reservation, &mine.reservation));
+            ensure(same && next.allows(device, purpose))?;
+            reached = next.base + next.size as u64;
+            more.push(next);
+        }
+        Ok(Range { address: start, length, block: Some(block), _more: more })
     }
 
     /// A range anywhere: of a known block, or of the program's own memory.
-    pub(crate) fn any_range(&self, address: u64, length: usize, device: usize) -> Result<Range> {
+    pub(crate) fn any_range(&self, address: u64, length: usize, device: usize, purpose: Use) -> Result<Range> {
         ensure(address != 0 && address.checked_add(length as u64).is_some())?;
-        if self.at(address).is_some() {
-            return self.range(address, length, device);
+        if self.at(address).is_some() || keep::is_dead(address) {
+            return self.range(address, length, device, purpose);
         }
-        Ok(Range { address: address as usize, length, block: None })
+        Ok(Range::of_program(address as usize, length))
     }
 }
 
@@ -221,9 +161,24 @@ pub(crate) struct Range {
     pub(crate) length: usize,
     /// What keeps the bytes there; `None` for the program's own memory.
     pub(crate) block: Option<Arc<Allocation>>,
+    /// The mappings that follow it, where the range lies in several.
+    _more: Vec<Arc<Allocation>>,
 }
 
 impl Range {
+    /// A range of the program's own memory.
+    pub(crate) fn of_program(address: usize, length: usize) -> Self {
+        Self { address, length, block: None, _more: Vec::new() }
+    }
+
+    /// Reports what the CPU wrote here and did not flush, before a device reads it.
+    pub(crate) fn check_flushed(&self, call: &'static str) {
+        let Some(block) = &self.block else { return };
+        if let Some(mirror) = &block.mirror {
+            mirror.check(call, block.base, block.sequence, self.address - block.access, self.length);
+        }
+    }
+
     /// Whether this is the program's memory, which the driver does not know: pageable.
     pub(crate) fn is_pageable(&self) -> bool {
         self.block.is_none()

@@ -1,20 +1,32 @@
 //! What the driver knows: devices, contexts, streams, events, memory. The shells in `api` are over this.
 
+mod allocation;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod external;
 pub(crate) mod handle;
+pub(crate) mod ipc;
+pub(crate) mod keep;
+pub(crate) mod kernel;
 pub(crate) mod mapping;
 pub(crate) mod memory;
+pub(crate) mod mirror;
+pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod queue;
+pub(crate) mod semaphore;
+pub(crate) mod shared_event;
 pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod transfer;
+pub(crate) mod virtual_memory;
+pub(crate) mod watch;
 
 use crate::call::{Result, refuse};
 use crate::ledger::{Ledger, ledger};
+use crate::misuse;
+use crate::rig;
 use crate::settings::{self, Settings};
 use crate::vkgdr::{Handle as VkgdrHandle, MappedMemory};
 use crate::vulkan::Vulkan;
@@ -24,13 +36,17 @@ use device::{Device, Store};
 use event::Event;
 use external::ExternalMemory;
 use handle::{Handles, next_sequence};
+use kernel::{Function, Module};
 use memory::Memory;
 use once_cell::sync::OnceCell;
 use pool::Pool;
+use semaphore::Semaphore;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use stream::Stream;
 use sync::lock;
+use virtual_memory::{Physical, Reservations};
 
 /// Everything of one start of the driver.
 #[derive(Debug)]
@@ -47,6 +63,13 @@ pub(crate) struct Global {
     pub(crate) pools: Handles<Pool>,
     pub(crate) vkgdrs: Handles<VkgdrHandle>,
     pub(crate) mapped: Handles<MappedMemory>,
+    pub(crate) physical: Handles<Physical>,
+    pub(crate) reservations: Reservations,
+    pub(crate) semaphores: Handles<Semaphore>,
+    /// The addresses of what other processes exported, by file.
+    pub(crate) opened: Mutex<HashMap<u64, u64>>,
+    pub(crate) modules: Handles<Module>,
+    pub(crate) functions: Handles<Function>,
     vulkan: OnceCell<Option<Vulkan>>,
 }
 
@@ -75,6 +98,11 @@ impl Global {
             CUresult::CUDA_ERROR_INVALID_VALUE
         })?;
         watch_forks();
+        keep::set_quarantine(settings.quarantine);
+        queue::set_seed(settings.seed);
+        if settings.strict || settings.quarantine > 0 {
+            watch::install();
+        }
         GLOBAL.store(Box::leak(Box::new(Self::new(settings))), Ordering::Release);
         Ok(())
     }
@@ -108,6 +136,12 @@ impl Global {
             pools,
             vkgdrs: Handles::new(6),
             mapped: Handles::new(7),
+            physical: Handles::new(8),
+            reservations: Reservations::default(),
+            semaphores: Handles::new(9),
+            opened: Mutex::default(),
+            modules: Handles::new(10),
+            functions: Handles::new(11),
             vulkan: OnceCell::new(),
         }
     }
@@ -155,6 +189,9 @@ impl Global {
         self.events.remove_where(|event| held(&event.context));
         self.memory.remove_where(|block| block.context.as_ref().is_some_and(held));
         self.externals.remove_where(|memory| held(&memory.context));
+        self.semaphores.remove_where(|semaphore| held(&semaphore.context));
+        self.modules.remove_where(|module| held(&module.context));
+        self.functions.remove_where(|function| held(&function.context));
     }
 }
 
@@ -183,8 +220,12 @@ pub fn reset() -> Ledger {
         global.end_context(&context);
     }
     global.memory.remove_where(|_| true);
+    lock(&global.reservations).clear();
+    global.physical.remove_where(|_| true);
     global.mapped.remove_where(|_| true);
     global.vkgdrs.remove_where(|_| true);
     global.pools.remove_where(|_| true);
+    misuse::forget();
+    rig::forget_sticky();
     left
 }

@@ -5,6 +5,7 @@
 
 use super::Global;
 use super::device::Charge;
+use super::external::{file_name, file_number, named_file, open_descriptor};
 use super::handle::next_sequence;
 use super::mapping::{Mapping, PAGE};
 use super::memory::{Allocation, Storage};
@@ -15,6 +16,8 @@ use cuda_sys::{
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
 };
 use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a pool's memory is.
@@ -39,6 +42,48 @@ pub(crate) struct Pool {
     /// The most that it may hold; 0 for no limit.
     limit: u64,
     account: Mutex<Account>,
+    /// The file that its memory lies in, if other processes may have it.
+    shared: Option<Shared>,
+}
+
+/// A pool's memory as a file.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) file: OwnedFd,
+    /// The system's number of the file.
+    pub(crate) number: u64,
+    pub(crate) imported: bool,
+    /// Where the next block begins. Places are not given twice; the file has pages only where there are blocks.
+    next: AtomicU64,
+    /// The addresses of imported blocks, by their place in the file.
+    pub(crate) mapped: Mutex<HashMap<u64, u64>>,
+}
+
+/// The length of a pool's file.
+const FILE: u64 = 1 << 46;
+
+impl Shared {
+    fn new(file: OwnedFd, imported: bool) -> Result<Self> {
+        let number = file_number(file.as_fd()).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
+        Ok(Self { file, number, imported, next: AtomicU64::new(0), mapped: Mutex::default() })
+    }
+
+    /// A place for a block.
+    fn place(&self, size: usize) -> Result<u64> {
+        let room = reserve(size as u64);
+        let offset = self.next.fetch_add(room, Ordering::Relaxed);
+        let fits = offset.checked_add(room).is_some_and(|end| end <= FILE);
+        if fits { Ok(offset) } else { Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) }
+    }
+
+    /// Gives the pages of a place back.
+    fn free(&self, offset: u64, size: u64) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the file is ours. If it fails, the pages stay until the pool ends.
+        unsafe {
+            libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, reserve(size) as libc::off_t);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -57,6 +102,8 @@ struct Account {
 pub(crate) struct Share {
     pool: Arc<Pool>,
     size: u64,
+    /// The place in the pool's file.
+    offset: Option<u64>,
 }
 
 impl Drop for Share {
@@ -64,6 +111,10 @@ impl Drop for Share {
         let mut account = lock(&self.pool.account);
         account.used -= self.size;
         account.reserved -= reserve(self.size);
+        drop(account);
+        if let (Some(shared), Some(offset)) = (&self.pool.shared, self.offset) {
+            shared.free(offset, self.size);
+        }
     }
 }
 
@@ -74,10 +125,10 @@ fn reserve(size: u64) -> u64 {
 impl Pool {
     /// The pool that a device always has.
     pub(crate) fn builtin(device: usize) -> Self {
-        Self::new(device, Place::Device, true, 0)
+        Self::new(device, Place::Device, true, 0, None)
     }
 
-    fn new(device: usize, place: Place, builtin: bool, limit: u64) -> Self {
+    fn new(device: usize, place: Place, builtin: bool, limit: u64, shared: Option<Shared>) -> Self {
         let account = Account {
             used: 0,
             used_high: 0,
@@ -87,7 +138,7 @@ impl Pool {
             reuse: [1; 3],
             access: HashMap::new(),
         };
-        Self { sequence: next_sequence(), device, place, builtin, limit, account: Mutex::new(account) }
+        Self { sequence: next_sequence(), device, place, builtin, limit, account: Mutex::new(account), shared }
     }
 
     /// Makes the pool that the properties describe.
@@ -114,8 +165,41 @@ impl Pool {
             }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
-        let pool = Self::new(device, place, false, props.maxSize as u64);
+        let shared = if shared {
+            let name = format!("softgpu-pool-{}-{device}", u8::from(place == Place::Host));
+            let file = named_file(&name, FILE).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+            Some(Shared::new(file, false)?)
+        } else {
+            None
+        };
+        let pool = Self::new(device, place, false, props.maxSize as u64, shared);
         Ok(global.pools.insert(pool.sequence, pool).0)
+    }
+
+    /// A new descriptor for other processes.
+    pub(crate) fn export(&self) -> Result<OwnedFd> {
+        let shared = self.shared.as_ref().filter(|shared| !shared.imported);
+        let shared = shared.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        shared.file.try_clone().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
+    }
+
+    /// Imports what a process exported. The descriptor stays the caller's.
+    pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
+        let file = open_descriptor(fd)?;
+        let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let name = file_name(file).ok_or(invalid)?;
+        let (host, device) = name.strip_prefix("softgpu-pool-").and_then(|rest| rest.split_once('-')).ok_or(invalid)?;
+        let device: usize = device.parse().map_err(|_| invalid)?;
+        ensure(device < global.devices.len())?;
+        let place = if host == "1" { Place::Host } else { Place::Device };
+        let own = file.try_clone_to_owned().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
+        let pool = Self::new(device, place, false, 0, Some(Shared::new(own, true)?));
+        Ok(global.pools.insert(pool.sequence, pool).0)
+    }
+
+    /// The file that the memory lies in, if there is one.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        self.shared.as_ref()
     }
 
     /// The pool of a handle.
@@ -129,11 +213,6 @@ impl Pool {
 
     pub(crate) fn is_managed(&self) -> bool {
         self.place == Place::Managed
-    }
-
-    /// Whether a device may use this pool's memory.
-    pub(crate) fn allows(&self, device: usize) -> bool {
-        self.access(device) != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE
     }
 
     /// What a device may do with this pool's memory.
@@ -168,13 +247,25 @@ impl Pool {
 
     /// Takes a block.
     pub(crate) fn allocate(self: &Arc<Self>, global: &Global, size: usize) -> Result<Arc<Allocation>> {
-        let share = self.take(size as u64)?;
+        ensure(self.shared.as_ref().is_none_or(|shared| !shared.imported))?;
+        let mut share = self.take(size as u64)?;
         let charge: Option<Charge> = match self.place {
             Place::Device => Some(global.devices[self.device].store.take(size)?),
             Place::Host | Place::Managed => None,
         };
-        let mapping = Mapping::anonymous(size).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-        let block = Allocation::pooled(self, size, Storage::Own(mapping), charge, share);
+        let hidden = self.place == Place::Device && global.settings.strict;
+        let mapping = match &self.shared {
+            Some(shared) => {
+                let offset = shared.place(size)?;
+                share.offset = Some(offset);
+                Mapping::shared(shared.file.as_fd(), offset, size)
+            }
+            None => Mapping::recycled(size),
+        };
+        let file_offset = share.offset;
+        let storage = mapping.and_then(|mapping| Storage::device(mapping, size, hidden));
+        let storage = storage.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let block = Allocation::pooled(self, size, storage, charge, Some(share)).in_file(file_offset);
         Ok(global.memory.insert(block))
     }
 
@@ -188,7 +279,7 @@ impl Pool {
         account.used_high = account.used_high.max(used);
         account.reserved += reserve(size);
         account.reserved_high = account.reserved_high.max(account.reserved);
-        Ok(Share { pool: self.clone(), size })
+        Ok(Share { pool: self.clone(), size, offset: None })
     }
 
     /// An attribute: sizes are 64-bit, the reuse switches 32-bit.

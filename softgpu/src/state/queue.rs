@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A first-in, first-out queue of work. Each piece gets the next ticket.
 pub(crate) struct Queue {
+    /// From which delays follow, if work is to be delayed.
+    seed: Option<u64>,
     inner: Mutex<Inner>,
     changed: Condvar,
     submitted: AtomicU64,
@@ -57,7 +59,10 @@ impl Point {
 
 impl Queue {
     pub(crate) fn new() -> Arc<Self> {
+        let seed = SEED.load(Ordering::Relaxed);
+        let seed = (seed != 0).then(|| seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
         Arc::new(Self {
+            seed,
             inner: Mutex::default(),
             changed: Condvar::new(),
             submitted: AtomicU64::new(0),
@@ -99,11 +104,15 @@ impl Queue {
     }
 
     fn work(&self) {
+        let mut delays = self.seed.map(Delays);
         let mut inner = lock(&self.inner);
         loop {
             if let Some(Work { after, run }) = inner.work.pop_front() {
                 drop(inner);
                 after.iter().for_each(Point::wait);
+                if let Some(delays) = &mut delays {
+                    delays.wait();
+                }
                 // A panic here would be softgpu's own fault; the queue must go on all the same.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 inner = lock(&self.inner);
@@ -122,6 +131,42 @@ impl Queue {
                 inner.worker = false;
                 return;
             }
+        }
+    }
+}
+
+/// From which delays follow: 0 for none.
+static SEED: AtomicU64 = AtomicU64::new(0);
+/// The number of the next queue since the seed was set.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Lets the queues made from now on delay their work.
+pub(crate) fn set_seed(seed: Option<u64>) {
+    // Any number may be chosen, but 0 says that there is none.
+    SEED.store(seed.map_or(0, |seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), Ordering::Relaxed);
+    NEXT.store(0, Ordering::Relaxed);
+}
+
+/// A sequence of delays.
+struct Delays(u64);
+
+impl Delays {
+    /// The next number of the sequence.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Waits: mostly for moments, at times for long enough that others overtake.
+    fn wait(&mut self) {
+        let number = self.next();
+        match number % 8 {
+            0..2 => {}
+            2..4 => std::thread::yield_now(),
+            4..7 => std::thread::sleep(Duration::from_micros(number >> 8 & 0xff)),
+            _ => std::thread::sleep(Duration::from_micros(500 + (number >> 8 & 0x7ff))),
         }
     }
 }
@@ -160,7 +205,8 @@ mod tests {
         }
         assert!(!point.unwrap().passed() && seen.lock().unwrap().is_empty());
         open.send(()).unwrap();
-        queue.pending().unwrap().wait();
+        // It may all be done by now.
+        queue.pending().iter().for_each(Point::wait);
         assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
         assert!(queue.pending().is_none());
         queue.close();

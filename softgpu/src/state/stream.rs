@@ -54,7 +54,10 @@ impl Stream {
                 Ok(Stream { id: PER_THREAD, sequence: 0, context, role: Role::Blocking, priority: 0, queue })
             }
             handle => match global.streams.get(handle) {
-                Some(stream) if stream.context.is_alive() => Ok(Stream::clone(&stream)),
+                Some(stream) if stream.context.is_alive() => match stream.context.failure() {
+                    None => Ok(Stream::clone(&stream)),
+                    Some(code) => Err(code),
+                },
                 Some(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
                 None => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
             },

@@ -44,6 +44,7 @@ impl Copy {
     }
 
     fn run(&self) {
+        self.from.range.check_flushed("a copy");
         for row in 0..self.rows.count {
             let from = ptr::with_exposed_provenance::<u8>(self.from.range.address + row * self.from.pitch);
             let to = ptr::with_exposed_provenance_mut::<u8>(self.to.range.address + row * self.to.pitch);
@@ -69,7 +70,7 @@ impl Copy {
             let staged = self.stage();
             stream.submit(Vec::new(), move || {
                 self.from = Side {
-                    range: Range { address: staged.as_ptr().expose_provenance(), length: staged.len(), block: None },
+                    range: Range::of_program(staged.as_ptr().expose_provenance(), staged.len()),
                     pitch: self.rows.width,
                 };
                 self.run();

@@ -22,6 +22,8 @@ pub(crate) enum Error {
     NotMemory(String),
     #[error("{what}: {text} (VKGDR_ERROR_SYSTEM)")]
     System { what: &'static str, text: String },
+    #[error("{function} fails because a test wants it ({})", injected(*.code))]
+    Injected { function: &'static str, code: CUresult },
     #[error("a defect of softgpu: it panicked (VKGDR_ERROR_INTERNAL)")]
     Panicked,
 }
@@ -32,7 +34,7 @@ impl Error {
         match self {
             Error::InvalidValue(_) => -2001,
             Error::InvalidHandle(_) => -2002,
-            Error::Cuda { code, .. } => code.0 as c_int,
+            Error::Cuda { code, .. } | Error::Injected { code, .. } => code.0 as c_int,
             Error::OutOfDeviceMemory(_) => -2,
             Error::NotCoherent(_) => -8,
             Error::NotMemory(_) => -1_000_072_003,
@@ -48,6 +50,28 @@ impl Error {
 
     pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Error::System { what, text: error.to_string() }
+    }
+}
+
+/// The name of an injected code, which may also be one of Vulkan's.
+fn injected(code: CUresult) -> &'static str {
+    match code.0 as i32 {
+        -1 => "VK_ERROR_OUT_OF_HOST_MEMORY",
+        -2 => "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+        -3 => "VK_ERROR_INITIALIZATION_FAILED",
+        -4 => "VK_ERROR_DEVICE_LOST",
+        -5 => "VK_ERROR_MEMORY_MAP_FAILED",
+        -8 => "VK_ERROR_FEATURE_NOT_PRESENT",
+        -10 => "VK_ERROR_TOO_MANY_OBJECTS",
+        _ => code.name().unwrap_or("VK_ERROR_UNKNOWN"),
+    }
+}
+
+/// Fails if a test wants this call to fail.
+pub(crate) fn may_fail(function: &'static str) -> Result<(), Error> {
+    match crate::rig::vkgdr_fault(function) {
+        None => Ok(()),
+        Some(code) => Err(Error::Injected { function, code }),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::state::external::{file_size, is_memory_file, memory_file};
 use crate::state::handle::next_sequence;
 use crate::state::mapping::Mapping;
 use crate::state::memory::{Allocation, Origin, Storage};
+use crate::state::mirror::Mirror;
 use crate::state::sync::lock;
 use cuda_sys::CUresult;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -26,7 +27,7 @@ pub(crate) struct MappedMemory {
     file: OwnedFd,
     device: Arc<Allocation>,
     /// The CPU's addresses: another mapping of the device's pages, or pages of its own.
-    host: Mapping,
+    host: Arc<Mirror>,
     moving: Mutex<()>,
 }
 
@@ -42,6 +43,9 @@ pub(crate) enum Direction {
 /// The context that memory is made in: the current one, if it is the right device's.
 fn context(global: &Global, vkgdr: &Handle) -> Result<Arc<Context>, Error> {
     let context = current(global).map_err(Error::cuda("memory needs a current context"))?;
+    if let Some(code) = context.failure() {
+        return Err(Error::Cuda { what: "the current context has failed".to_owned(), code });
+    }
     if context.device != vkgdr.device {
         let what = format!("the current context is of device {}, not of device {}", context.device, vkgdr.device);
         return Err(Error::Cuda { what, code: CUresult::CUDA_ERROR_INVALID_CONTEXT });
@@ -65,8 +69,9 @@ impl MappedMemory {
         let full = || Error::OutOfDeviceMemory(format!("{size} bytes asked, {} free", store.free()));
         let charge = store.take(size).map_err(|_| full())?;
         let file = memory_file(size as u64).map_err(|_| full())?;
-        let mapping = Mapping::shared(file.as_fd(), 0, size).map_err(|_| full())?;
-        let block = Allocation::new(&context, Origin::Mapped, size, Storage::Own(mapping), Some(charge));
+        let mapping = Mapping::shared(file.as_fd(), 0, size);
+        let storage = mapping.and_then(|mapping| Storage::device(mapping, size, global.settings.strict));
+        let block = Allocation::new(&context, Origin::Mapped, size, storage.map_err(|_| full())?, Some(charge));
         Self::make(global, vkgdr, size, file, block)
     }
 
@@ -93,9 +98,11 @@ impl MappedMemory {
         if size as u64 > room {
             return Err(Error::InvalidValue(format!("{size} bytes asked of memory of {room} bytes")));
         }
-        let mapping = Mapping::shared(borrowed, 0, size).map_err(Error::system("mapping the memory"))?;
+        let mapping = Mapping::shared(borrowed, 0, size);
+        let storage = mapping.and_then(|mapping| Storage::device(mapping, size, global.settings.strict));
+        let storage = storage.map_err(Error::system("mapping the memory"))?;
         let file = borrowed.try_clone_to_owned().map_err(Error::system("keeping the file descriptor"))?;
-        let block = Allocation::new(&context, Origin::Mapped, size, Storage::Own(mapping), None);
+        let block = Allocation::new(&context, Origin::Mapped, size, storage, None);
         let made = Self::make(global, vkgdr, size, file, block)?;
         // SAFETY: the import succeeded, so the descriptor is ours, as the interface says; what is kept is the copy.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -105,7 +112,8 @@ impl MappedMemory {
     fn make(global: &Global, vkgdr: Arc<Handle>, size: usize, file: OwnedFd, block: Allocation) -> Result<u64, Error> {
         let host = if vkgdr.coherent { Mapping::shared(file.as_fd(), 0, size) } else { Mapping::anonymous(size) };
         let host = host.map_err(Error::system("mapping the memory for the CPU"))?;
-        let device = global.memory.insert(block);
+        let host = Arc::new(Mirror::new(host, size, vkgdr.coherent));
+        let device = global.memory.insert(if vkgdr.coherent { block } else { block.mirrored(&host) });
         let memory = Self { sequence: next_sequence(), size, vkgdr, file, device, host, moving: Mutex::new(()) };
         Ok(global.mapped.insert(memory.sequence, memory).0)
     }
@@ -114,7 +122,7 @@ impl MappedMemory {
     pub(crate) fn release(&self, global: &Global) {
         if global.memory.at(self.device.base).is_some_and(|block| Arc::ptr_eq(&block, &self.device)) {
             // It is there, so this only fails if another thread frees it at the same moment: then it is freed.
-            let _ = free(self.device.base);
+            let _ = free("vkgdr_memory_free", self.device.base);
         }
     }
 
@@ -136,7 +144,7 @@ impl MappedMemory {
     }
 
     pub(crate) fn host_address(&self) -> usize {
-        self.host.base()
+        self.host.host.base()
     }
 
     /// A new descriptor of the memory, closed on exec.
@@ -154,8 +162,8 @@ impl MappedMemory {
         };
         fence(Ordering::SeqCst);
         if !self.is_coherent() && length > 0 {
-            let host = ptr::with_exposed_provenance_mut::<u8>(self.host.base() + start);
-            let device = ptr::with_exposed_provenance_mut::<u8>(self.device.base as usize + start);
+            let host = ptr::with_exposed_provenance_mut::<u8>(self.host_address() + start);
+            let device = ptr::with_exposed_provenance_mut::<u8>(self.device.access + start);
             let _moving = lock(&self.moving);
             // SAFETY: start and length lie inside the memory, and `self` holds both sides, which are separate
             // mappings. Who else touches these bytes at this moment breaks the interface's ordering rules.
@@ -166,6 +174,7 @@ impl MappedMemory {
                 }
             }
             fence(Ordering::SeqCst);
+            self.host.remember(start, length);
         }
         Ok(())
     }

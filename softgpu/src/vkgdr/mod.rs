@@ -9,7 +9,7 @@ use crate::state::Global;
 use crate::state::context::current;
 use crate::state::handle::next_sequence;
 use cuda_sys::{CUdevice, CUdeviceptr, CUresult};
-use error::{Before, Error, call};
+use error::{Before, Error, call, may_fail};
 use memory::Direction;
 pub(crate) use memory::MappedMemory;
 use std::ffi::{c_char, c_int, c_void};
@@ -51,13 +51,19 @@ macro_rules! vkgdr_calls {
 vkgdr_calls! {
     /// Opens a device.
     fn vkgdr_open(device: CUdevice, flags: u32) -> vkgdr_t {
-        as_handle(call(Before::Forget, || open(device, flags)))
+        as_handle(call(Before::Forget, || {
+            may_fail("vkgdr_open")?;
+            open(device, flags)
+        }))
     }
 
     /// Opens a device. softgpu is its own CUDA driver and asks for no other.
     fn vkgdr_open_with_cuda(device: CUdevice, flags: u32, symbol: vkgdr_symbol_fn, user: *mut c_void) -> vkgdr_t {
         let _ = (symbol, user);
-        as_handle(call(Before::Forget, || open(device, flags)))
+        as_handle(call(Before::Forget, || {
+            may_fail("vkgdr_open_with_cuda")?;
+            open(device, flags)
+        }))
     }
 
     /// Closes a device; memory allocated from it stays.
@@ -71,6 +77,7 @@ vkgdr_calls! {
     /// Allocates memory.
     fn vkgdr_memory_alloc(g: vkgdr_t, size: usize, flags: u32) -> vkgdr_memory_t {
         as_handle(call(Before::Forget, || {
+            may_fail("vkgdr_memory_alloc")?;
             let global = global("device")?;
             MappedMemory::allocate(global, find_device(global, g)?, size, flags)
         }))
@@ -126,17 +133,24 @@ vkgdr_calls! {
 
     /// Moves what the CPU wrote to the device, and tells.
     fn vkgdr_memory_flush_checked(mem: vkgdr_memory_t, offset: usize, size: usize) -> c_int {
-        status(call(Before::Forget, || find_memory(mem)?.synchronize(Direction::Flush, offset, size)))
+        status(call(Before::Forget, || {
+            may_fail("vkgdr_memory_flush_checked")?;
+            find_memory(mem)?.synchronize(Direction::Flush, offset, size)
+        }))
     }
 
     /// Moves what the device wrote to the CPU, and tells.
     fn vkgdr_memory_invalidate_checked(mem: vkgdr_memory_t, offset: usize, size: usize) -> c_int {
-        status(call(Before::Forget, || find_memory(mem)?.synchronize(Direction::Invalidate, offset, size)))
+        status(call(Before::Forget, || {
+            may_fail("vkgdr_memory_invalidate_checked")?;
+            find_memory(mem)?.synchronize(Direction::Invalidate, offset, size)
+        }))
     }
 
     /// Gives a new file descriptor of the memory.
     fn vkgdr_memory_export_fd(mem: vkgdr_memory_t, fd: *mut c_int) -> c_int {
         status(call(Before::Forget, || {
+            may_fail("vkgdr_memory_export_fd")?;
             let memory = find_memory(mem)?;
             if fd.is_null() {
                 return Err(Error::InvalidValue("the place for the file descriptor is NULL".to_owned()));
@@ -151,6 +165,7 @@ vkgdr_calls! {
     /// Imports exported memory.
     fn vkgdr_memory_import_fd(g: vkgdr_t, fd: c_int, size: usize, flags: u32) -> vkgdr_memory_t {
         as_handle(call(Before::Forget, || {
+            may_fail("vkgdr_memory_import_fd")?;
             let global = global("device")?;
             MappedMemory::import(global, find_device(global, g)?, fd, size, flags)
         }))

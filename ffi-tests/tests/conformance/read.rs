@@ -1,0 +1,65 @@
+//! From a header to an [`Interface`], by bindgen.
+
+use crate::interface::Interface;
+use bindgen::{Builder, EnumVariation, Formatter};
+use std::path::Path;
+
+/// Which names of a header are taken, as regular expressions.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// Functions.
+    pub functions: &'static str,
+    /// Typedefs and tags.
+    pub types: &'static str,
+    /// Macros.
+    pub constants: &'static str,
+}
+
+/// What cuda-sys takes.
+pub const CUDA: Names = Names { functions: "cu[A-Z].*", types: "CU.*|cuuint.*", constants: "CU_.*|CUDA_.*" };
+
+/// The types of function pointers in cudaTypedefs.h.
+pub const POINTERS: Names = Names { functions: "-", types: "PFN_cu[A-Z].*", constants: "-" };
+
+/// What vkgdr-sys takes.
+pub const VKGDR: Names = Names { functions: "vkgdr_.*", types: "vkgdr_.*", constants: "VKGDR_.*" };
+
+/// Reads a header.
+///
+/// # Errors
+///
+/// clang does not understand the header, or it holds what no C interface has.
+pub fn header(path: &Path, flags: &[String], names: Names) -> Result<Interface, String> {
+    let bindings = bindings(path, flags, names)?;
+    Interface::parse(&bindings).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What bindgen makes of a header.
+///
+/// # Errors
+///
+/// clang does not understand the header.
+pub fn bindings(path: &Path, flags: &[String], names: Names) -> Result<String, String> {
+    Builder::default()
+        .header(path.display().to_string())
+        .clang_args(flags)
+        .allowlist_function(names.functions)
+        .allowlist_type(names.types)
+        .allowlist_var(names.constants)
+        .default_enum_style(EnumVariation::NewType { is_bitfield: false, is_global: false })
+        .prepend_enum_name(false)
+        .use_core()
+        .layout_tests(true)
+        .generate_comments(true)
+        .merge_extern_blocks(true)
+        .rust_target(bindgen::RustTarget::stable(85, 0).map_err(|error| error.to_string())?)
+        .formatter(Formatter::None)
+        .generate()
+        .map(|bindings| bindings.to_string())
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Whether libclang is there.
+pub fn has_libclang() -> bool {
+    std::panic::catch_unwind(bindgen::clang_version).is_ok()
+}

@@ -1,0 +1,54 @@
+//! What the tests need beside Rust, how they say that it is missing, and how they report.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A place for this test's files.
+pub fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance").join(name);
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    folder
+}
+
+/// Says that a test does not run, and why; fails where nothing may be skipped.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{why}");
+    say(&format!("skipped: {why}\n"));
+}
+
+/// Writes where the test harness does not swallow it.
+pub fn say(text: &str) {
+    let _ = std::io::stdout().write_all(format!("\n{text}").as_bytes());
+}
+
+/// Whether a program can be started.
+pub fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// Those of the compilers that are there.
+pub fn compilers<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
+    let (there, missing): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|compiler| is_there(compiler));
+    if !missing.is_empty() {
+        skip(&format!("{} missing: apt-get install gcc g++ clang", missing.join(", ")));
+    }
+    there
+}
+
+/// Runs a program; its output is the error when it fails.
+///
+/// # Errors
+///
+/// It does not start, or fails.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    // What follows the first errors seldom helps.
+    if output.status.success() { Ok(text) } else { Err(text.lines().take(60).collect::<Vec<_>>().join("\n")) }
+}

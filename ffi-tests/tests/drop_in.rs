@@ -1,0 +1,94 @@
+//! libvkgdr.so.1 is a drop-in for upstream's: one C program, built with our header as C and as C++, runs on either.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}:\n{text}");
+    text
+}
+
+/// The library files that scripts/test builds and names.
+fn library(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
+    if path.is_none() {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "{variable} is not set: use scripts/test");
+        println!("skipped: {variable} is not set: scripts/test builds and names the libraries");
+    }
+    path
+}
+
+/// A folder in which the libraries have the names that programs link.
+fn folder(name: &str, libraries: &[(&Path, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    for (library, name) in libraries {
+        let link = folder.join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(library, &link).expect("the folder is writable");
+    }
+    folder
+}
+
+fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
+    let icd = std::env::var("CUDA_MEM_CPU_ICDS").unwrap_or_default();
+    let Some(icd) = std::env::split_paths(&icd).next().filter(|icd| icd.exists()) else {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "no CPU Vulkan driver");
+        println!("skipped: no CPU Vulkan driver: apt-get install mesa-vulkan-drivers, and scripts/test names it");
+        return;
+    };
+    // Upstream's library wants the module that it depends on beside it.
+    let beside = vkgdr.parent().expect("a file lies in a folder").display().to_string();
+    let folder = folder(name, &[(vkgdr, "libvkgdr.so"), (softgpu, "libcuda.so.1")]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (compiler, arguments) in [("gcc", ["-x", "c", "-std=c11"]), ("g++", ["-x", "c++", "-std=c++17"])] {
+        let program = folder.join(compiler);
+        let mut command = Command::new(compiler);
+        command.args(arguments).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", define, "-o"]).arg(&program);
+        command.arg(root.join("c/vkgdr_user.c")).args(["-x", "none"]);
+        command.arg(format!("-I{}", root.join("../include").display()));
+        command.args([vkgdr, &folder.join("libcuda.so.1")]);
+        command.arg(format!("-Wl,-rpath,{}:{beside}", folder.display())).arg("-Wl,--allow-shlib-undefined");
+        run(&mut command);
+        // The program's own need is written by SONAME, which our library's file does not have as its name.
+        let soname = folder.join("libvkgdr.so.1");
+        let _ = std::fs::remove_file(&soname);
+        std::os::unix::fs::symlink(vkgdr, &soname).expect("the folder is writable");
+        let upstream_name = folder.join("libvkgdr-upstream.so");
+        let _ = std::fs::remove_file(&upstream_name);
+        std::os::unix::fs::symlink(vkgdr, &upstream_name).expect("the folder is writable");
+        let text = run(Command::new(&program)
+            .env("LD_LIBRARY_PATH", format!("{}:{beside}", folder.display()))
+            .env("SOFTGPU_VULKAN", "1")
+            .env("VK_DRIVER_FILES", &icd)
+            .env("VK_ICD_FILENAMES", &icd));
+        assert!(text.contains("everything as expected"), "{text}");
+    }
+}
+
+#[test]
+fn a_program_of_upstream_s_interface_runs_on_our_library() {
+    if let (Some(vkgdr), Some(softgpu)) = (library("VKGDR_LIBRARY"), library("SOFTGPU_LIBRARY")) {
+        build_and_run("ours", &vkgdr, &softgpu, "-DOURS");
+    }
+}
+
+#[test]
+fn the_same_program_runs_on_upstream_s_library() {
+    if let (Some(vkgdr), Some(softgpu)) = (library("UPSTREAM_VKGDR"), library("SOFTGPU_LIBRARY")) {
+        build_and_run("upstream", &vkgdr, &softgpu, "-DUPSTREAM");
+    }
+}
+
+/// A linked-in provider serves every function that the raw crate knows: none was forgotten in its list.
+#[test]
+fn both_linked_in_providers_serve_the_whole_vkgdr_interface() {
+    use cuda_mem::vkgdr_sys::Functions;
+    for symbol in Functions::SYMBOLS {
+        assert!(!vkgdr::symbol(symbol.name).is_null(), "vkgdr lacks {:?}", symbol.name);
+        assert!(!softgpu::vkgdr_symbol(symbol.name).is_null(), "softgpu lacks {:?}", symbol.name);
+    }
+    assert_eq!(vkgdr::SYMBOLS.len(), Functions::SYMBOLS.len(), "vkgdr exports what the raw crate does not know");
+}

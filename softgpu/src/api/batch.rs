@@ -1,0 +1,102 @@
+//! Many copies in one call.
+
+use super::copy::anywhere;
+use crate::call::{Result, driver_calls, ensure, offer};
+use crate::state::Global;
+use crate::state::stream::Stream;
+use crate::state::transfer::Copy;
+use cuda_sys::{CUdeviceptr, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
+
+driver_calls! {
+    /// Does many copies, and tells which one was wrong: none of them is done then.
+    fn cuMemcpyBatchAsync[Started](
+        dsts: *mut CUdeviceptr,
+        srcs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        attrs: *mut CUmemcpyAttributes,
+        attrsIdxs: *mut usize,
+        numAttrs: usize,
+        failIdx: *mut usize,
+        hStream: CUstream,
+    ) {
+        batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(failed, code)| {
+            offer(failIdx, failed);
+            code
+        })
+    }
+
+    /// Does many copies.
+    fn cuMemcpyBatchAsync_v2[Started](
+        dsts: *mut CUdeviceptr,
+        srcs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        attrs: *mut CUmemcpyAttributes,
+        attrsIdxs: *mut usize,
+        numAttrs: usize,
+        hStream: CUstream,
+    ) {
+        batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(_, code)| code)
+    }
+}
+
+/// What is said when no one copy is to blame.
+const NONE: usize = usize::MAX;
+
+/// Checks and queues the copies.
+///
+/// # Safety
+///
+/// Arrays are null or as long as the interface says.
+unsafe fn batch(
+    [to, from]: [*const CUdeviceptr; 2],
+    sizes: *const usize,
+    count: usize,
+    attributes: *const CUmemcpyAttributes,
+    indices: *const usize,
+    kinds: usize,
+    stream: CUstream,
+) -> core::result::Result<(), (usize, CUresult)> {
+    let general = |code| (NONE, code);
+    ensure(!to.is_null() && !from.is_null() && !sizes.is_null() && count > 0).map_err(general)?;
+    // The legacy default stream takes no batches.
+    ensure(stream.addr() > 1).map_err(general)?;
+    let device = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?.context.device;
+    // SAFETY: by this function's contract.
+    unsafe { check_attributes(attributes, indices, kinds, count) }.map_err(general)?;
+    let mut copies = Vec::new();
+    for n in 0..count {
+        // SAFETY: by this function's contract.
+        let (to, from, size) = unsafe { (to.add(n).read(), from.add(n).read(), sizes.add(n).read()) };
+        if size > 0 {
+            copies.push(anywhere(to, from, size, device).map_err(|code| (n, code))?);
+        }
+    }
+    copies.into_iter().try_for_each(|copy: Copy| copy.queued(stream)).map_err(general)
+}
+
+/// Attributes hold from their index on; the first index is 0.
+///
+/// # Safety
+///
+/// The arrays are null or have `kinds` elements.
+unsafe fn check_attributes(
+    attributes: *const CUmemcpyAttributes,
+    indices: *const usize,
+    kinds: usize,
+    count: usize,
+) -> Result {
+    ensure(!attributes.is_null() && !indices.is_null() && kinds > 0 && kinds <= count)?;
+    let mut before = None;
+    for n in 0..kinds {
+        // SAFETY: by this function's contract.
+        let (attribute, index) = unsafe { (attributes.add(n).read(), indices.add(n).read()) };
+        ensure(index < count && before.map_or(index == 0, |before| before < index))?;
+        before = Some(index);
+        let order = attribute.srcAccessOrder.0;
+        ensure((1..=CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_ANY.0).contains(&order))?;
+        ensure(attribute.flags <= 1)?;
+    }
+    Ok(())
+}

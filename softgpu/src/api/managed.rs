@@ -1,0 +1,291 @@
+//! Managed memory: it is everywhere already, so that moving it only has to be remembered.
+
+use crate::call::{Result, driver_calls, ensure};
+use crate::state::Global;
+use crate::state::memory::{Allocation, Origin, Use};
+use crate::state::notes::{Notes, same};
+use crate::state::stream::Stream;
+use crate::state::sync::lock;
+use crate::state::transfer::{Fill, Rows, Side, Word};
+use cuda_sys::{
+    CU_DEVICE_CPU, CU_DEVICE_INVALID, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemAttach_flags,
+    CUmemLocation, CUmemLocationType, CUresult, CUstream,
+};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Arc;
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+driver_calls! {
+    /// Moves managed memory to a device, or to the host.
+    fn cuMemPrefetchAsync[Started](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
+        prefetch(devPtr, count, of_device(dstDevice), hStream)
+    }
+
+    /// Moves managed memory to a place.
+    fn cuMemPrefetchAsync_v2[Started](
+        devPtr: CUdeviceptr,
+        count: usize,
+        location: CUmemLocation,
+        flags: c_uint,
+        hStream: CUstream,
+    ) {
+        ensure(flags == 0)?;
+        prefetch(devPtr, count, location, hStream)
+    }
+
+    /// Moves many ranges.
+    fn cuMemPrefetchBatchAsync[Started](
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: c_ulonglong,
+        hStream: CUstream,
+    ) {
+        ensure(flags == 0)?;
+        let places = places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
+        let ranges = ranges(dptrs, sizes, count)?;
+        ranges.into_iter().zip(places).try_for_each(|((at, size), place)| prefetch(at, size, place, hStream))
+    }
+
+    /// Drops the contents of many ranges: they are zeros then.
+    fn cuMemDiscardBatchAsync[Started](
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        flags: c_ulonglong,
+        hStream: CUstream,
+    ) {
+        ensure(flags == 0)?;
+        ranges(dptrs, sizes, count)?.into_iter().try_for_each(|(at, size)| discard(at, size, hStream))
+    }
+
+    /// Drops the contents of many ranges and moves them.
+    fn cuMemDiscardAndPrefetchBatchAsync[Started](
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: c_ulonglong,
+        hStream: CUstream,
+    ) {
+        ensure(flags == 0)?;
+        let places = places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
+        for ((at, size), place) in ranges(dptrs, sizes, count)?.into_iter().zip(places) {
+            discard(at, size, hStream)?;
+            prefetch(at, size, place, hStream)?;
+        }
+        Ok(())
+    }
+
+    /// Advises the driver on managed memory.
+    fn cuMemAdvise[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice) {
+        advise(devPtr, count, advice, of_device(device))
+    }
+
+    /// Advises the driver on managed memory, with a place.
+    fn cuMemAdvise_v2[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
+        advise(devPtr, count, advice, location)
+    }
+
+    /// Asks about a range of managed memory.
+    fn cuMemRangeGetAttribute[Started](
+        data: *mut c_void,
+        dataSize: usize,
+        attribute: CUmem_range_attribute,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) {
+        let block = managed(devPtr, count)?;
+        let answer = tell(&lock(&block.notes), attribute, dataSize)?;
+        put_numbers(data, &answer)
+    }
+
+    /// Asks many things about a range of managed memory.
+    fn cuMemRangeGetAttributes[Started](
+        data: *mut *mut c_void,
+        dataSizes: *mut usize,
+        attributes: *mut CUmem_range_attribute,
+        numAttributes: usize,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) {
+        ensure(!data.is_null() && !dataSizes.is_null() && !attributes.is_null() && numAttributes > 0)?;
+        let block = managed(devPtr, count)?;
+        for n in 0..numAttributes {
+            let answer = tell(&lock(&block.notes), attributes.add(n).read(), dataSizes.add(n).read())?;
+            put_numbers(data.add(n).read(), &answer)?;
+        }
+        Ok(())
+    }
+
+    /// Ties managed memory to a stream, which here changes nothing.
+    fn cuStreamAttachMemAsync[Started](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
+        let stream = Stream::find(Global::get()?, hStream)?;
+        ensure(matches!(flags, 1 | 2 | 4))?;
+        // A default stream cannot have memory of its own.
+        let single = CUmemAttach_flags(flags) == CUmemAttach_flags::CU_MEM_ATTACH_SINGLE;
+        ensure(!single || hStream.addr() > 2)?;
+        let block = managed(dptr, 1)?;
+        ensure(dptr == block.base && (length == 0 || length == block.size))?;
+        stream.submit(Vec::new(), || ()).map(drop)
+    }
+}
+
+/// A place from a device's number, as the older functions name it.
+fn of_device(device: CUdevice) -> CUmemLocation {
+    match device {
+        CU_DEVICE_CPU => CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 },
+        id => CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id },
+    }
+}
+
+fn check_place(place: CUmemLocation) -> Result {
+    match place.type_ {
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Global::get()?.device(place.id).map(drop),
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
+            Ok(())
+        }
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => ensure(place.id == 0),
+        _ => Err(INVALID),
+    }
+}
+
+/// The managed block that a range lies in.
+fn managed(address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
+    ensure(size > 0)?;
+    let block = Global::get()?.memory.at(address).ok_or(INVALID)?;
+    ensure(block.origin == Origin::Managed || block.pool.as_ref().is_some_and(|pool| pool.is_managed()))?;
+    ensure(size as u64 <= block.size as u64 - (address - block.base))?;
+    Ok(block)
+}
+
+fn prefetch(address: CUdeviceptr, size: usize, place: CUmemLocation, stream: CUstream) -> Result {
+    let stream = Stream::find(Global::get()?, stream)?;
+    check_place(place)?;
+    let block = managed(address, size)?;
+    stream.submit(Vec::new(), move || lock(&block.notes).prefetched = Some(place)).map(drop)
+}
+
+fn discard(address: CUdeviceptr, size: usize, stream: CUstream) -> Result {
+    let global = Global::get()?;
+    managed(address, size)?;
+    let device = Stream::find(global, stream)?.context.device;
+    let range = global.memory.range(address, size, device, Use::Write)?;
+    let to = Side { range, pitch: size };
+    Fill { to, rows: Rows { width: size, count: 1 }, word: Word::Byte(0) }.queued(stream)
+}
+
+/// The ranges of a batch.
+///
+/// # Safety
+///
+/// The arrays are null or have `count` elements.
+unsafe fn ranges(
+    addresses: *const CUdeviceptr,
+    sizes: *const usize,
+    count: usize,
+) -> Result<Vec<(CUdeviceptr, usize)>> {
+    ensure(!addresses.is_null() && !sizes.is_null() && count > 0)?;
+    // SAFETY: by this function's contract.
+    let ranges: Vec<_> = (0..count).map(|n| unsafe { (addresses.add(n).read(), sizes.add(n).read()) }).collect();
+    for (address, size) in &ranges {
+        managed(*address, *size)?;
+    }
+    Ok(ranges)
+}
+
+/// The place of each range of a batch: places hold from their index on.
+///
+/// # Safety
+///
+/// The arrays are null or have `places` elements.
+unsafe fn places(
+    at: *const CUmemLocation,
+    indices: *const usize,
+    places: usize,
+    count: usize,
+) -> Result<Vec<CUmemLocation>> {
+    ensure(!at.is_null() && !indices.is_null() && places > 0 && places <= count)?;
+    // SAFETY: by this function's contract.
+    let starts: Vec<_> = (0..places).map(|n| unsafe { (indices.add(n).read(), at.add(n).read()) }).collect();
+    let rising = starts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    ensure(starts[0].0 == 0 && rising && starts[places - 1].0 < count)?;
+    starts.iter().try_for_each(|(_, place)| check_place(*place))?;
+    let of = |n: usize| starts.iter().rev().find(|(start, _)| *start <= n).map(|(_, place)| *place);
+    (0..count).map(|n| of(n).ok_or(INVALID)).collect()
+}
+
+fn advise(address: CUdeviceptr, size: usize, advice: CUmem_advise, place: CUmemLocation) -> Result {
+    let block = managed(address, size)?;
+    let mut notes = lock(&block.notes);
+    match advice {
+        CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY => notes.read_mostly = true,
+        CUmem_advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY => notes.read_mostly = false,
+        CUmem_advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION => {
+            check_place(place)?;
+            notes.preferred = Some(place);
+        }
+        CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => notes.preferred = None,
+        CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY => {
+            check_place(place)?;
+            notes.accessed_by.retain(|other| !same(*other, place));
+            notes.accessed_by.push(place);
+        }
+        CUmem_advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
+            check_place(place)?;
+            notes.accessed_by.retain(|other| !same(*other, place));
+        }
+        _ => return Err(INVALID),
+    }
+    Ok(())
+}
+
+/// A place as the number of a device.
+fn number(place: Option<CUmemLocation>) -> c_int {
+    match place {
+        Some(CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id }) => id,
+        Some(_) => CU_DEVICE_CPU,
+        None => CU_DEVICE_INVALID,
+    }
+}
+
+/// An attribute of managed memory, as the numbers that fill `size` bytes.
+fn tell(notes: &Notes, attribute: CUmem_range_attribute, size: usize) -> Result<Vec<c_int>> {
+    use CUmem_range_attribute as A;
+    ensure(size >= 4 && size.is_multiple_of(4))?;
+    if attribute == A::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY {
+        let named = notes.accessed_by.iter().map(|place| number(Some(*place)));
+        return Ok(named.chain(std::iter::repeat(CU_DEVICE_INVALID)).take(size / 4).collect());
+    }
+    ensure(size == 4)?;
+    let kind = |place: Option<CUmemLocation>| place.map_or(0, |place| place.type_.0 as c_int);
+    let id = |place: Option<CUmemLocation>| place.map_or(0, |place| place.id);
+    Ok(vec![match attribute {
+        A::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => c_int::from(notes.read_mostly),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => number(notes.preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => number(notes.prefetched),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(notes.preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID => id(notes.preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(notes.prefetched),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => id(notes.prefetched),
+        _ => return Err(INVALID),
+    }])
+}
+
+/// Writes numbers.
+///
+/// # Safety
+///
+/// `out` is null or has room for them.
+unsafe fn put_numbers(out: *mut c_void, numbers: &[c_int]) -> Result {
+    ensure(!out.is_null())?;
+    // SAFETY: by this function's contract; callers need not align.
+    numbers.iter().enumerate().for_each(|(n, number)| unsafe { out.cast::<c_int>().add(n).write_unaligned(*number) });
+    Ok(())
+}

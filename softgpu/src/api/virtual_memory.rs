@@ -1,0 +1,133 @@
+//! Virtual memory: reserved addresses, physical memory, mappings.
+
+use crate::call::{driver_calls, ensure, put};
+use crate::state::Global;
+use crate::state::memory::Origin;
+use crate::state::sync::lock;
+use crate::state::virtual_memory::{self, GRANULARITY, Physical, check};
+use cuda_sys::{
+    CUdeviceptr, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUresult,
+};
+use std::ffi::{c_int, c_ulonglong, c_void};
+use std::os::fd::{IntoRawFd, RawFd};
+
+driver_calls! {
+    /// Reserves addresses.
+    fn cuMemAddressReserve[Started](
+        ptr: *mut CUdeviceptr,
+        size: usize,
+        alignment: usize,
+        addr: CUdeviceptr,
+        flags: c_ulonglong,
+    ) {
+        ensure(!ptr.is_null() && flags == 0)?;
+        put(ptr, virtual_memory::reserve(Global::get()?, size, alignment, addr)?)
+    }
+
+    /// Gives reserved addresses back.
+    fn cuMemAddressFree[Started](ptr: CUdeviceptr, size: usize) {
+        virtual_memory::unreserve(Global::get()?, ptr, size)
+    }
+
+    /// Makes physical memory.
+    fn cuMemCreate[Started](
+        handle: *mut CUmemGenericAllocationHandle,
+        size: usize,
+        prop: *const CUmemAllocationProp,
+        flags: c_ulonglong,
+    ) {
+        ensure(!handle.is_null() && flags == 0)?;
+        let prop = prop.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        put(handle, Physical::make(Global::get()?, size, prop)?)
+    }
+
+    /// Drops a handle of physical memory; mappings keep the memory.
+    fn cuMemRelease[Started](handle: CUmemGenericAllocationHandle) {
+        Physical::release(Global::get()?, handle)
+    }
+
+    /// Maps physical memory at reserved addresses; nobody may use it yet.
+    fn cuMemMap[Started](
+        ptr: CUdeviceptr,
+        size: usize,
+        offset: usize,
+        handle: CUmemGenericAllocationHandle,
+        flags: c_ulonglong,
+    ) {
+        ensure(flags == 0)?;
+        virtual_memory::map(Global::get()?, ptr, size, offset, handle)
+    }
+
+    /// Ends mappings.
+    fn cuMemUnmap[Started](ptr: CUdeviceptr, size: usize) {
+        virtual_memory::unmap(Global::get()?, ptr, size)
+    }
+
+    /// Sets who may use mapped addresses.
+    fn cuMemSetAccess[Started](ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize) {
+        ensure(!desc.is_null() && count > 0 && count < 1 << 16)?;
+        virtual_memory::set_access(Global::get()?, ptr, size, std::slice::from_raw_parts(desc, count))
+    }
+
+    /// Tells what a place may do at an address.
+    fn cuMemGetAccess[Started](flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr) {
+        let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let block = Global::get()?.memory.at(ptr).filter(|block| block.origin == Origin::Virtual);
+        let block = block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let rights = lock(&block.notes).rights_of(*location);
+        put(flags, c_ulonglong::from(rights.0))
+    }
+
+    /// Exports physical memory to other processes.
+    fn cuMemExportToShareableHandle[Started](
+        shareableHandle: *mut c_void,
+        handle: CUmemGenericAllocationHandle,
+        handleType: CUmemAllocationHandleType,
+        flags: c_ulonglong,
+    ) {
+        ensure(!shareableHandle.is_null() && flags == 0)?;
+        let fd = Physical::find(Global::get()?, handle)?.export(handleType)?;
+        put(shareableHandle.cast::<c_int>(), fd.into_raw_fd())
+    }
+
+    /// Imports physical memory of another process.
+    fn cuMemImportFromShareableHandle[Started](
+        handle: *mut CUmemGenericAllocationHandle,
+        osHandle: *mut c_void,
+        shHandleType: CUmemAllocationHandleType,
+    ) {
+        ensure(!handle.is_null())?;
+        ensure(shHandleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
+        let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        put(handle, Physical::import(Global::get()?, fd)?)
+    }
+
+    /// Gives the unit of physical sizes and mappings.
+    fn cuMemGetAllocationGranularity[Started](
+        granularity: *mut usize,
+        prop: *const CUmemAllocationProp,
+        option: CUmemAllocationGranularity_flags,
+    ) {
+        ensure(!granularity.is_null() && option.0 <= 1)?;
+        check(Global::get()?, prop.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)?;
+        put(granularity, GRANULARITY)
+    }
+
+    /// Gives the properties of physical memory.
+    fn cuMemGetAllocationPropertiesFromHandle[Started](
+        prop: *mut CUmemAllocationProp,
+        handle: CUmemGenericAllocationHandle,
+    ) {
+        put(prop, Physical::find(Global::get()?, handle)?.prop())
+    }
+
+    /// Gives one more handle of the physical memory that is mapped at an address.
+    fn cuMemRetainAllocationHandle[Started](handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void) {
+        ensure(!handle.is_null())?;
+        let global = Global::get()?;
+        let block = global.memory.at(addr.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let mapped = block.mapped().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        put(handle, global.physical.retain(&mapped.physical))
+    }
+}

@@ -1,0 +1,105 @@
+//! What a program does wrong, by name.
+
+use crate::ledger::c_text;
+use crate::state::sync::lock;
+use std::collections::VecDeque;
+use std::ffi::c_char;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What can be done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// Memory was freed that had been freed before.
+    DoubleFree,
+    /// A free was given an address that is no start of a block, or one of another kind of memory.
+    WrongFree,
+    /// A call was given memory that had been freed.
+    UseAfterFree,
+    /// Memory was freed while work that uses it was queued or running: in another stream, if it was freed in stream
+    /// order. Some of the driver's calls wait for such work; softgpu's all do.
+    FreeWhileInUse,
+    /// A kernel touched an address where it has no memory.
+    WrongAddress,
+    /// A device read non-coherent memory that the CPU had written and not flushed.
+    MissingFlush,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misuse::DoubleFree => "double free",
+            Misuse::WrongFree => "free of a wrong pointer",
+            Misuse::UseAfterFree => "use after free",
+            Misuse::FreeWhileInUse => "memory freed while queued work uses it",
+            Misuse::WrongAddress => "a kernel's access to a wrong address",
+            Misuse::MissingFlush => "missing flush",
+        })
+    }
+}
+
+/// One thing that was done wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MisuseReport {
+    /// What.
+    pub misuse: Misuse,
+    /// The call in which it showed.
+    pub call: &'static str,
+    /// The address.
+    pub address: u64,
+    /// The number of the block, as in the [ledger](crate::Entry::sequence), where it is known.
+    pub block: Option<u64>,
+}
+
+impl fmt::Display for MisuseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:#x} in {}", self.misuse, self.address, self.call)?;
+        self.block.map_or(Ok(()), |block| write!(f, ", block #{block}"))
+    }
+}
+
+/// How many reports are kept; later ones push out the first.
+const MOST: usize = 1024;
+
+static REPORTS: Mutex<VecDeque<MisuseReport>> = Mutex::new(VecDeque::new());
+/// Whether reports are printed: 0 no, 1 yes, 2 not asked yet.
+static PRINT: AtomicU8 = AtomicU8::new(2);
+
+/// What was done wrong since the last [`reset`](crate::reset), the first first; at most the last 1024 things.
+///
+/// With `SOFTGPU_REPORT=1` each is also printed to standard error when it happens.
+pub fn misuse() -> Vec<MisuseReport> {
+    lock(&REPORTS).iter().cloned().collect()
+}
+
+/// What was done wrong, a line each, as text that the caller frees with `free()`; null when memory is short: for C.
+#[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+pub extern "C" fn softgpu_misuse_report() -> *mut c_char {
+    let text = || misuse().iter().map(|report| format!("{report}\n")).collect::<String>();
+    std::panic::catch_unwind(|| c_text(&text())).unwrap_or(std::ptr::null_mut())
+}
+
+/// Forgets what was done wrong.
+pub(crate) fn forget() {
+    lock(&REPORTS).clear();
+}
+
+/// Notes what was done wrong.
+#[cold]
+pub(crate) fn report(misuse: Misuse, call: &'static str, address: u64, block: Option<u64>) {
+    let report = MisuseReport { misuse, call, address, block };
+    if PRINT.load(Ordering::Relaxed) == 2 {
+        let wanted = std::env::var_os("SOFTGPU_REPORT").is_some_and(|value| value == "1");
+        PRINT.store(u8::from(wanted), Ordering::Relaxed);
+    }
+    if PRINT.load(Ordering::Relaxed) == 1 {
+        eprintln!("softgpu: {report}");
+    }
+    let mut reports = lock(&REPORTS);
+    if reports.len() == MOST {
+        reports.pop_front();
+    }
+    reports.push_back(report);
+}

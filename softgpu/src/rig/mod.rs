@@ -1,0 +1,210 @@
+//! What tests ask for beyond serving: injected faults, counted calls, a trace, errors that stick to a context.
+//!
+//! While nothing of it is wanted, a call pays for one relaxed load.
+
+mod fault;
+mod trace;
+
+pub use fault::{Fault, FaultError, When, faults, faults_from, injected};
+pub use trace::{Call, take_trace, trace};
+
+use crate::call::Needs;
+use crate::settings;
+use crate::state::Global;
+use crate::state::context::with_stack;
+use crate::state::sync::lock;
+use crate::table;
+use cuda_sys::CUresult;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once};
+
+const COUNT: u32 = 1;
+const FAULTS: u32 = 2;
+const TRACE: u32 = 4;
+const STICKY: u32 = 8;
+/// Some functions are to be absent, but a library that exports them all cannot hide them.
+const ABSENT: u32 = 32;
+/// The environment was not read yet.
+const UNREAD: u32 = 16;
+
+/// What is wanted now.
+static WANTED: AtomicU32 = AtomicU32::new(UNREAD);
+
+fn want(what: u32, on: bool) {
+    if on {
+        WANTED.fetch_or(what, Ordering::Relaxed);
+    } else {
+        WANTED.fetch_and(!what, Ordering::Relaxed);
+    }
+}
+
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
+/// Whether some context has an error that stays.
+#[inline]
+fn is_sticky() -> bool {
+    WANTED.load(Ordering::Relaxed) & STICKY != 0
+}
+
+/// Lets calls look for errors that stay.
+pub(crate) fn watch_sticky() {
+    want(STICKY, true);
+}
+
+/// Ends that: there are no contexts any more.
+pub(crate) fn forget_sticky() {
+    want(STICKY, false);
+}
+
+/// How often functions were called since counting began.
+#[derive(Default)]
+struct Counts {
+    all: u64,
+    of: BTreeMap<&'static str, u64>,
+}
+
+static COUNTS: Mutex<Counts> = Mutex::new(Counts { all: 0, of: BTreeMap::new() });
+
+/// Begins to count calls, from 0, or ends that. Also [`faults`] begins to count.
+///
+/// ```
+/// softgpu::count_calls(true);
+/// // SAFETY: the function takes any number.
+/// unsafe { softgpu::FUNCTIONS.cuInit.unwrap()(0) };
+/// assert_eq!((softgpu::calls(), softgpu::calls_of("cuInit")), (1, 1));
+/// softgpu::count_calls(false);
+/// ```
+pub fn count_calls(on: bool) {
+    *lock(&COUNTS) = Counts::default();
+    want(COUNT, on);
+}
+
+/// How many calls there were since counting began: of CUDA functions, and of those vkgdr functions that can fail.
+/// cuGetErrorName and cuGetErrorString do not count.
+pub fn calls() -> u64 {
+    lock(&COUNTS).all
+}
+
+/// How many calls of one function there were since counting began.
+pub fn calls_of(function: &str) -> u64 {
+    lock(&COUNTS).of.get(function).copied().unwrap_or(0)
+}
+
+/// Counts a call and gives the fault that it meets.
+fn next(name: &'static str) -> Option<Fault> {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted & (COUNT | FAULTS) == 0 {
+        return None;
+    }
+    let mut counts = lock(&COUNTS);
+    counts.all += 1;
+    let of = counts.of.entry(name).or_default();
+    *of += 1;
+    let (of, all) = (*of, counts.all);
+    drop(counts);
+    if wanted & FAULTS == 0 { None } else { fault::meet(name, of, all) }
+}
+
+fn read_environment() {
+    static READ: Once = Once::new();
+    READ.call_once(|| {
+        want(UNREAD, false);
+        if let Ok(text) = std::env::var("SOFTGPU_FAIL") {
+            match faults_from(&text) {
+                Ok(list) => faults(list),
+                Err(error) => eprintln!("softgpu: SOFTGPU_FAIL: {error}"),
+            }
+        }
+        if cfg!(feature = "export-symbols") {
+            want(ABSENT, settings::chosen().is_ok_and(|settings| settings.leaves_out()));
+        }
+        if let Some(path) = std::env::var_os("SOFTGPU_TRACE") {
+            trace::to_file(path.as_ref());
+        }
+    });
+}
+
+/// Runs a call with all that is wanted.
+#[cold]
+#[inline(never)]
+pub(crate) fn watched(
+    name: &'static str,
+    needs: Needs,
+    arguments: &dyn Fn(&mut String),
+    run: &mut dyn FnMut() -> CUresult,
+) -> CUresult {
+    read_environment();
+    let absent = WANTED.load(Ordering::Relaxed) & ABSENT != 0 && !table::is_served(name);
+    let fault = if needs == Needs::Nothing { None } else { next(name) };
+    let code = match fault {
+        _ if absent => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
+        Some(Fault { after: false, code, .. }) => code,
+        _ => {
+            let code = if needs == Needs::Started { sticky(name) } else { None };
+            let code = code.unwrap_or_else(&mut *run);
+            fault.as_ref().map_or(code, |fault| fault.code)
+        }
+    };
+    if fault.is_some_and(|fault| fault.sticky) {
+        fail_context(code);
+    }
+    if WANTED.load(Ordering::Relaxed) & TRACE != 0 {
+        trace::add(name, arguments, i64::from(code.0 as i32));
+    }
+    code
+}
+
+/// The fault that a vkgdr call meets.
+pub(crate) fn vkgdr_fault(name: &'static str) -> Option<CUresult> {
+    if !is_wanted() {
+        return None;
+    }
+    read_environment();
+    let fault = next(name);
+    if WANTED.load(Ordering::Relaxed) & TRACE != 0 {
+        trace::add(name, &|_| (), fault.as_ref().map_or(0, |fault| i64::from(fault.code.0 as i32)));
+    }
+    fault.map(|fault| fault.code)
+}
+
+/// Makes an error stay with the current context.
+fn fail_context(code: CUresult) {
+    let Ok(global) = Global::get() else { return };
+    let top = with_stack(global, |contexts| contexts.last().cloned());
+    if let Ok(Some(context)) = top {
+        context.fail(code);
+    }
+}
+
+/// The error that stays with the current context, for a call that it concerns.
+fn sticky(name: &str) -> Option<CUresult> {
+    if !is_sticky() || !is_context_work(name) {
+        return None;
+    }
+    let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned()).ok()??;
+    top.failure()
+}
+
+/// What a call that waited answers, if work failed meanwhile.
+#[inline]
+pub(crate) fn after_waiting(name: &'static str, code: CUresult) -> CUresult {
+    if is_sticky() && code == CUresult::CUDA_SUCCESS && waits(name) {
+        return sticky(name).unwrap_or(code);
+    }
+    code
+}
+
+fn waits(name: &str) -> bool {
+    let copies = (name.starts_with("cuMemcpy") || name.starts_with("cuMemset")) && !name.contains("Async");
+    copies || name.ends_with("Synchronize") || name.ends_with("Query")
+}
+
+/// Whether a function works in a context, so that the context's error is its answer.
+fn is_context_work(name: &str) -> bool {
+    let manages = ["cuDevice", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];
+    !manages.iter().any(|prefix| name.starts_with(prefix))
+}

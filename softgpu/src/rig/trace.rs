@@ -1,0 +1,76 @@
+//! A trace of calls.
+
+use super::{TRACE, want};
+use crate::state::sync::lock;
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// A call that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The function.
+    pub function: &'static str,
+    /// Its arguments as text: numbers, addresses, structures. Empty for vkgdr functions.
+    pub arguments: String,
+    /// What it answered: CUDA's code; for vkgdr functions an injected code, or 0.
+    pub result: i64,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}) = {}", self.function, self.arguments, self.result)
+    }
+}
+
+struct Trace {
+    room: usize,
+    calls: VecDeque<Call>,
+    file: Option<File>,
+}
+
+static TRACED: Mutex<Trace> = Mutex::new(Trace { room: 0, calls: VecDeque::new(), file: None });
+
+/// Keeps the last `room` calls from now on; 0 ends that. `SOFTGPU_TRACE` names a file to which every call is appended.
+pub fn trace(room: usize) {
+    let mut trace = lock(&TRACED);
+    trace.room = room;
+    trace.calls.clear();
+    want(TRACE, room > 0 || trace.file.is_some());
+}
+
+/// Takes the calls that were kept, the first first.
+pub fn take_trace() -> Vec<Call> {
+    lock(&TRACED).calls.drain(..).collect()
+}
+
+pub(super) fn to_file(path: &Path) {
+    match OpenOptions::new().create(true).append(true).open(path) {
+        Ok(file) => {
+            lock(&TRACED).file = Some(file);
+            want(TRACE, true);
+        }
+        Err(error) => eprintln!("softgpu: SOFTGPU_TRACE: {}: {error}", path.display()),
+    }
+}
+
+pub(super) fn add(function: &'static str, arguments: &dyn Fn(&mut String), result: i64) {
+    let mut text = String::new();
+    arguments(&mut text);
+    let arguments = text.trim_end_matches(", ").to_owned();
+    let call = Call { function, arguments, result };
+    let mut trace = lock(&TRACED);
+    if let Some(file) = &mut trace.file {
+        // A trace that cannot be written must not disturb the program.
+        let _ = writeln!(file, "{call}");
+    }
+    if trace.room > 0 {
+        if trace.calls.len() == trace.room {
+            trace.calls.pop_front();
+        }
+        trace.calls.push_back(call);
+    }
+}

@@ -1,0 +1,256 @@
+//! Blocks of memory: where they lie, who made them, what holds their bytes.
+
+use super::context::Context;
+use super::device::Charge;
+use super::handle::next_sequence;
+use super::mapping::Mapping;
+use super::memory::Use;
+use super::mirror::Mirror;
+use super::notes::Notes;
+use super::pool::{Pool, Share};
+use super::sync::lock;
+use super::virtual_memory::Mapped;
+use crate::call::Result;
+use crate::vulkan;
+use cuda_sys::CUresult;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+/// How memory came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// cuMemAlloc, cuMemAllocPitch.
+    Device,
+    /// cuMemAllocHost, cuMemHostAlloc.
+    Host,
+    /// cuMemHostRegister.
+    Registered,
+    /// cuMemAllocManaged.
+    Managed,
+    /// cuMemAllocAsync, cuMemAllocFromPoolAsync.
+    Pool,
+    /// cuExternalMemoryGetMappedBuffer, and the device's side of vkgdr memory.
+    Mapped,
+    /// cuMemMap.
+    Virtual,
+    /// cuIpcOpenMemHandle.
+    Ipc,
+}
+
+/// What holds the bytes.
+#[derive(Debug)]
+pub(crate) enum Storage {
+    /// A mapping of our own.
+    Own(Mapping),
+    /// A mapping of our own, whose address the program does not know: it has one that it cannot touch.
+    Hidden { shown: Mapping, own: Mapping },
+    /// Physical memory at reserved addresses.
+    Virtual(Mapped),
+    /// Memory of a CPU Vulkan device.
+    Vulkan(vulkan::Imported),
+    /// The caller's memory.
+    Caller(usize),
+}
+
+impl Storage {
+    /// Memory that only devices may use: where it is hidden, the program cannot touch its address.
+    pub(crate) fn device(own: Mapping, size: usize, hidden: bool) -> io::Result<Self> {
+        Ok(if hidden { Storage::Hidden { shown: Mapping::untouchable(size)?, own } } else { Storage::Own(own) })
+    }
+
+    /// The address that the program knows.
+    fn base(&self) -> usize {
+        match self {
+            Storage::Own(mapping) => mapping.base(),
+            Storage::Hidden { shown, .. } => shown.base(),
+            Storage::Virtual(mapped) => mapped.base,
+            Storage::Vulkan(imported) => imported.base(),
+            Storage::Caller(base) => *base,
+        }
+    }
+
+    /// The address at which softgpu itself reaches the bytes.
+    fn access(&self) -> usize {
+        match self {
+            Storage::Hidden { own, .. } => own.base(),
+            Storage::Virtual(mapped) => mapped.access,
+            shown => shown.base(),
+        }
+    }
+}
+
+/// A block of memory. Work that uses it holds it, so that its pages outlive a free that comes too early.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) sequence: u64,
+    pub(crate) base: u64,
+    /// Where softgpu itself reaches the bytes: `base`, unless the program must not.
+    pub(crate) access: usize,
+    pub(crate) size: usize,
+    pub(crate) origin: Origin,
+    pub(crate) device: usize,
+    /// The context that it ends with.
+    pub(crate) context: Option<Arc<Context>>,
+    /// Its pool, when it has one.
+    pub(crate) pool: Option<Arc<Pool>>,
+    /// Flags that it was made with.
+    pub(crate) flags: u32,
+    /// Where it lies in its pool's file, if the pool has one.
+    pub(crate) file_offset: Option<u64>,
+    /// The CPU's side, if it is another one.
+    pub(crate) mirror: Option<Arc<Mirror>>,
+    /// What was said of it since.
+    pub(crate) notes: Mutex<Notes>,
+    held: Held,
+}
+
+/// What goes back when a block is dropped: pages to the system, and their size to the device and the pool.
+#[derive(Debug)]
+pub(crate) struct Held {
+    storage: Storage,
+    _charge: Option<Charge>,
+    _share: Option<Share>,
+}
+
+impl Allocation {
+    /// A block of a context's.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        origin: Origin,
+        size: usize,
+        storage: Storage,
+        charge: Option<Charge>,
+    ) -> Self {
+        Self {
+            sequence: next_sequence(),
+            base: storage.base() as u64,
+            access: storage.access(),
+            size,
+            origin,
+            device: context.device,
+            context: Some(context.clone()),
+            pool: None,
+            flags: 0,
+            file_offset: None,
+            mirror: None,
+            notes: Mutex::default(),
+            held: Held { storage, _charge: charge, _share: None },
+        }
+    }
+
+    /// A block of a pool's, which no context ends.
+    pub(crate) fn pooled(
+        pool: &Arc<Pool>,
+        size: usize,
+        storage: Storage,
+        charge: Option<Charge>,
+        share: Option<Share>,
+    ) -> Self {
+        Self {
+            sequence: next_sequence(),
+            base: storage.base() as u64,
+            access: storage.access(),
+            size,
+            origin: Origin::Pool,
+            device: pool.device,
+            context: None,
+            pool: Some(pool.clone()),
+            flags: 0,
+            file_offset: None,
+            mirror: None,
+            notes: Mutex::default(),
+            held: Held { storage, _charge: charge, _share: share },
+        }
+    }
+
+    /// A mapping of physical memory, which no context ends.
+    pub(crate) fn placed(device: usize, size: usize, mapped: Mapped) -> Self {
+        let storage = Storage::Virtual(mapped);
+        Self {
+            sequence: next_sequence(),
+            base: storage.base() as u64,
+            access: storage.access(),
+            size,
+            origin: Origin::Virtual,
+            device,
+            context: None,
+            pool: None,
+            flags: 0,
+            file_offset: None,
+            mirror: None,
+            notes: Mutex::default(),
+            held: Held { storage, _charge: None, _share: None },
+        }
+    }
+
+    /// The physical memory of a mapping.
+    pub(crate) fn mapped(&self) -> Option<&Mapped> {
+        match &self.held.storage {
+            Storage::Virtual(mapped) => Some(mapped),
+            _ => None,
+        }
+    }
+
+    /// The memory as a file, which it becomes at the first call. Work that uses it must be done.
+    pub(crate) fn file(&self) -> Result<Arc<OwnedFd>> {
+        let mut notes = lock(&self.notes);
+        if let Some(file) = &notes.file {
+            return Ok(file.clone());
+        }
+        let (Storage::Own(own) | Storage::Hidden { own, .. }) = &self.held.storage else {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        };
+        let full = |_: io::Error| CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let room = super::mapping::rounded(self.size).map_err(full)?;
+        let file = super::external::named_file("softgpu-device", room as u64).map_err(full)?;
+        let copy = Mapping::shared(file.as_fd(), 0, self.size).map_err(full)?;
+        let from = ptr::with_exposed_provenance::<u8>(self.access);
+        let to = ptr::with_exposed_provenance_mut::<u8>(copy.base());
+        // SAFETY: both are as long as the block, and distinct mappings that live here.
+        unsafe { ptr::copy_nonoverlapping(from, to, self.size) };
+        own.place(own.base(), room, file.as_fd(), libc::PROT_READ | libc::PROT_WRITE).map_err(full)?;
+        let file = Arc::new(file);
+        notes.file = Some(file.clone());
+        Ok(file)
+    }
+
+    /// Whether a device may use it so.
+    pub(super) fn allows(&self, device: usize, purpose: Use) -> bool {
+        let flags = match (&self.pool, self.origin) {
+            (Some(pool), _) => pool.access(device).0,
+            (None, Origin::Virtual) => lock(&self.notes).rights_of_device(device).0,
+            _ => return true,
+        };
+        flags & if purpose == Use::Write { 2 } else { 1 } != 0
+    }
+
+    pub(crate) fn mirrored(self, mirror: &Arc<Mirror>) -> Self {
+        Self { mirror: Some(mirror.clone()), ..self }
+    }
+
+    pub(crate) fn in_file(self, file_offset: Option<u64>) -> Self {
+        Self { file_offset, ..self }
+    }
+
+    pub(crate) fn flagged(self, flags: u32) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// Whether it lies in the host's memory.
+    pub(crate) fn is_host(&self) -> bool {
+        match &self.pool {
+            Some(pool) => pool.is_host(),
+            None => {
+                matches!(self.origin, Origin::Host | Origin::Registered)
+                    || self.mapped().is_some_and(|mapped| mapped.physical.is_host())
+            }
+        }
+    }
+
+    /// Whether the CPU may use its addresses.
+    pub(crate) fn is_host_accessible(&self) -> bool {
+        self.is_host() || self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
+    }
+}

@@ -1,0 +1,230 @@
+//! What goes to other processes in 64 bytes: which file of which process, and what part of it.
+
+use super::Global;
+use super::context::Context;
+use super::external::{file_name, file_number, file_size};
+use super::mapping::Mapping;
+use super::memory::{Allocation, Origin, Storage};
+use super::pool::{Pool, Shared};
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use cuda_sys::CUresult;
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// What a ticket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Memory = 1,
+    Event = 2,
+    PoolMemory = 3,
+}
+
+/// The content of an IPC handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) purpose: Purpose,
+    /// The exporting process, and the number of its descriptor; 0 for memory of pools.
+    pub(crate) process: u32,
+    pub(crate) descriptor: u32,
+    /// The system's number of the file.
+    pub(crate) file: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    /// Bytes from the start of the block to the address that was exported.
+    pub(crate) within: u64,
+}
+
+const MAGIC: [u8; 7] = *b"softgpu";
+
+impl Ticket {
+    /// A ticket for a file of this process.
+    pub(crate) fn of_file(purpose: Purpose, file: BorrowedFd<'_>, size: u64) -> Result<Self> {
+        Ok(Self {
+            purpose,
+            process: std::process::id(),
+            descriptor: file.as_raw_fd() as u32,
+            file: file_number(file).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?,
+            offset: 0,
+            size,
+            within: 0,
+        })
+    }
+
+    pub(crate) fn write(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = self.purpose as u8;
+        bytes[8..12].copy_from_slice(&self.process.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.descriptor.to_le_bytes());
+        let numbers = [self.file, self.offset, self.size, self.within];
+        for (place, number) in bytes[16..48].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        let sum = checksum(&bytes[..56]);
+        bytes[56..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a ticket; what nobody wrote is an invalid value.
+    pub(crate) fn read(bytes: &[u8; 64], purpose: Purpose) -> Result<Self> {
+        let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+        ensure(bytes[..7] == MAGIC && bytes[7] == purpose as u8 && number(56) == checksum(&bytes[..56]))?;
+        let both = number(8);
+        let (process, descriptor) = (both as u32, (both >> 32) as u32);
+        let (file, offset, size, within) = (number(16), number(24), number(32), number(40));
+        Ok(Self { purpose, process, descriptor, file, offset, size, within })
+    }
+
+    /// Opens the file in the process that exported it; in that process itself nothing can be opened.
+    pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
+        if self.process == std::process::id() {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|_| INVALID)?;
+        let file = OwnedFd::from(file);
+        ensure(file_name(file.as_fd()).as_deref() == Some(name))?;
+        ensure(file_number(file.as_fd()).is_ok_and(|number| number == self.file))?;
+        Ok(file)
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// The ticket for the block of cuMemAlloc that an address lies in.
+pub(crate) fn export_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
+    let block = global.memory.at(address).filter(|block| block.origin == Origin::Device).ok_or(INVALID)?;
+    let file = shared_file(&block)?;
+    Ok(Ticket::of_file(Purpose::Memory, file.as_fd(), block.size as u64)?.write())
+}
+
+/// The file of a block of cuMemAlloc, after its context's work.
+pub(crate) fn shared_file(block: &Allocation) -> Result<Arc<OwnedFd>> {
+    if let Some(context) = &block.context {
+        context.synchronize();
+    }
+    block.file()
+}
+
+/// Opens a block of another process, or counts one more user of it.
+pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 64]) -> Result<u64> {
+    let ticket = Ticket::read(bytes, Purpose::Memory)?;
+    let file = ticket.open("softgpu-device")?;
+    let mut opened = lock(&global.opened);
+    if let Some(base) = opened.get(&ticket.file) {
+        let block = global.memory.at(*base).filter(|block| block.origin == Origin::Ipc && block.base == *base);
+        if let Some(block) = block {
+            lock(&block.notes).opened += 1;
+            return Ok(*base);
+        }
+    }
+    let size = usize::try_from(ticket.size).map_err(|_| INVALID)?;
+    ensure(size > 0 && file_size(file.as_fd()).is_ok_and(|room| ticket.size <= room))?;
+    let storage = Mapping::shared(file.as_fd(), 0, size)
+        .and_then(|mapping| Storage::device(mapping, size, global.settings.strict))
+        .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
+    let block = global.memory.insert(Allocation::new(context, Origin::Ipc, size, storage, None));
+    opened.insert(ticket.file, block.base);
+    Ok(block.base)
+}
+
+/// Ends one use of a block of another process; the last one unmaps it, after all work.
+pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
+    let opened = lock(&global.opened);
+    let block = global.memory.at(base).filter(|block| block.origin == Origin::Ipc && block.base == base);
+    let block = block.ok_or(INVALID)?;
+    {
+        let mut notes = lock(&block.notes);
+        if notes.opened > 0 {
+            notes.opened -= 1;
+            return Ok(());
+        }
+    }
+    global.memory.remove(base, |_| true);
+    drop(opened);
+    if let Some(context) = &block.context {
+        context.synchronize();
+    }
+    Ok(())
+}
+
+/// The ticket for a block of a pool that was made to be shared.
+pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
+    let block = global.memory.at(address).ok_or(INVALID)?;
+    let pool = block.pool.as_ref().ok_or(INVALID)?;
+    let shared = pool.shared().filter(|shared| !shared.imported).ok_or(INVALID)?;
+    let ticket = Ticket {
+        purpose: Purpose::PoolMemory,
+        process: 0,
+        descriptor: 0,
+        file: shared.number,
+        offset: block.file_offset.ok_or(INVALID)?,
+        size: block.size as u64,
+        within: address - block.base,
+    };
+    Ok(ticket.write())
+}
+
+/// Maps a block of an imported pool. A block that is mapped already has the address that it has: nothing counts how
+/// often, as in the driver.
+pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8; 64]) -> Result<u64> {
+    let ticket = Ticket::read(bytes, Purpose::PoolMemory)?;
+    let shared = pool.shared().filter(|shared| shared.imported && shared.number == ticket.file).ok_or(INVALID)?;
+    let mut mapped = lock(&shared.mapped);
+    if let Some(base) = mapped.get(&ticket.offset) {
+        let block = global.memory.at(*base);
+        if block.is_some_and(|block| block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))) {
+            return Ok(base + ticket.within);
+        }
+    }
+    let block = map_part(global, pool, shared, ticket.offset, ticket.size)?;
+    let base = global.memory.insert(block).base;
+    mapped.insert(ticket.offset, base);
+    Ok(base + ticket.within)
+}
+
+/// A block of an imported pool.
+fn map_part(global: &Global, pool: &Arc<Pool>, shared: &Shared, offset: u64, size: u64) -> Result<Allocation> {
+    let room = file_size(shared.file.as_fd()).map_err(|_| INVALID)?;
+    ensure(size > 0 && offset.checked_add(size).is_some_and(|end| end <= room))?;
+    let size = usize::try_from(size).map_err(|_| INVALID)?;
+    let hidden = !pool.is_host() && global.settings.strict;
+    let storage = Mapping::shared(shared.file.as_fd(), offset, size)
+        .and_then(|mapping| Storage::device(mapping, size, hidden))
+        .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
+    Ok(Allocation::pooled(pool, size, storage, None, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_read_as_it_was_written_and_a_forged_one_is_refused() {
+        let ticket = Ticket {
+            purpose: Purpose::PoolMemory,
+            process: 7,
+            descriptor: 9,
+            file: u64::MAX - 1,
+            offset: 4096,
+            size: 100,
+            within: 3,
+        };
+        let bytes = ticket.write();
+        assert_eq!(Ticket::read(&bytes, Purpose::PoolMemory), Ok(ticket));
+        assert_eq!(Ticket::read(&bytes, Purpose::Memory), Err(INVALID));
+        assert_eq!(Ticket::read(&[0; 64], Purpose::Memory), Err(INVALID));
+        for n in 0..64 {
+            let mut forged = bytes;
+            forged[n] ^= 1;
+            assert_eq!(Ticket::read(&forged, Purpose::PoolMemory), Err(INVALID), "byte {n}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The built-in kernels: what "device work" is here.
+
+use super::Global;
+use super::context::Context;
+use super::handle::next_sequence;
+use super::memory::{Range, Use};
+use crate::call::{Result, ensure};
+use crate::misuse::{Misuse, report};
+use cuda_sys::CUresult;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a kernel waits for a flag.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    /// `fill_bytes(memory: u64, length: u64, value: u32)`: sets bytes.
+    FillBytes,
+    /// `increment_u32(memory: u64, count: u64)`: adds 1 to 32-bit words.
+    IncrementU32,
+    /// `double_bytes(memory: u64, length: u64)`: doubles bytes.
+    DoubleBytes,
+    /// `spin_until(word: u64, value: u32)`: waits until a word has a value.
+    SpinUntil,
+    /// `answer(question: u64, answer: u64, count: u32)`: repeats the numbers from 1 to `count` as they are asked.
+    Answer,
+}
+
+impl Builtin {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::FillBytes, Self::IncrementU32, Self::DoubleBytes, Self::SpinUntil, Self::Answer];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FillBytes => "fill_bytes",
+            Self::IncrementU32 => "increment_u32",
+            Self::DoubleBytes => "double_bytes",
+            Self::SpinUntil => "spin_until",
+            Self::Answer => "answer",
+        }
+    }
+
+    /// The sizes of the parameters in bytes.
+    pub(crate) fn parameters(self) -> &'static [usize] {
+        match self {
+            Self::FillBytes | Self::Answer => &[8, 8, 4],
+            Self::IncrementU32 | Self::DoubleBytes => &[8, 8],
+            Self::SpinUntil => &[8, 4],
+        }
+    }
+}
+
+/// A module: some of the kernels.
+#[derive(Debug)]
+pub(crate) struct Module {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    /// The kernels and their handles.
+    pub(crate) functions: Vec<(Builtin, u64)>,
+}
+
+/// A kernel of a module.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) builtin: Builtin,
+    pub(crate) context: Arc<Context>,
+}
+
+/// The kernels that an image names: text that begins with `softgpu kernels` and may name some, or PTX text.
+pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
+    let of_name = |name: &str| Builtin::ALL.into_iter().find(|builtin| builtin.name() == name);
+    let unknown = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if let Some(names) = image.strip_prefix("softgpu kernels") {
+        let names: Vec<_> = names.split([' ', '\t', '\r', '\n', ',', ':']).filter(|name| !name.is_empty()).collect();
+        if names.is_empty() {
+            return Ok(Builtin::ALL.to_vec());
+        }
+        return names.into_iter().map(|name| of_name(name).ok_or(unknown)).collect();
+    }
+    if !image.lines().any(|line| line.trim_start().starts_with(".version")) {
+        return Err(CUresult::CUDA_ERROR_INVALID_PTX);
+    }
+    let mut words = image.split([' ', '\t', '\r', '\n', '(', ')']).filter(|word| !word.is_empty());
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        if word == ".entry" {
+            let builtin = of_name(words.next().ok_or(CUresult::CUDA_ERROR_INVALID_PTX)?).ok_or(unknown)?;
+            found.push(builtin);
+        }
+    }
+    Ok(found)
+}
+
+impl Module {
+    /// Loads the kernels that an image names.
+    pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
+        let make = |builtin| {
+            let function = Function { builtin, context: context.clone() };
+            (builtin, global.functions.insert(next_sequence(), function).0)
+        };
+        let functions = named_in(image)?.into_iter().map(make).collect();
+        let sequence = next_sequence();
+        let module = Self { sequence, context: context.clone(), functions };
+        Ok(global.modules.insert(sequence, module).0)
+    }
+
+    /// Forgets the kernels' handles.
+    pub(crate) fn unload(&self, global: &Global) {
+        for (_, handle) in &self.functions {
+            global.functions.remove(*handle);
+        }
+    }
+}
+
+/// A launch: the kernel, its threads, the values of its parameters.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) builtin: Builtin,
+    pub(crate) threads: u64,
+    pub(crate) values: Vec<u64>,
+    pub(crate) context: Arc<Context>,
+}
+
+impl Launch {
+    /// Runs the kernel to its end. A wrong address is the context's error from then on, as on a device.
+    pub(crate) fn run(&self) {
+        if self.context.failure().is_some() {
+            return;
+        }
+        if let Err((address, code)) = self.work() {
+            report(Misuse::WrongAddress, self.builtin.name(), address, None);
+            self.context.fail(code);
+        }
+    }
+
+    fn value(&self, n: usize) -> u64 {
+        self.values.get(n).copied().unwrap_or(0)
+    }
+
+    /// Memory that the kernel touches.
+    fn memory(
+        &self,
+        address: u64,
+        count: u64,
+        size: usize,
+        purpose: Use,
+    ) -> core::result::Result<Range, (u64, CUresult)> {
+        let illegal = (address, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        if !address.is_multiple_of(size as u64) {
+            return Err((address, CUresult::CUDA_ERROR_MISALIGNED_ADDRESS));
+        }
+        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or(illegal)?;
+        let global = Global::get().map_err(|code| (address, code))?;
+        global.memory.range(address, length, self.context.device, purpose).map_err(|_| illegal)
+    }
+
+    fn work(&self) -> core::result::Result<(), (u64, CUresult)> {
+        // Each thread has one element, as far as there are elements.
+        let count = self.value(1).min(self.threads);
+        match self.builtin {
+            Builtin::FillBytes | Builtin::DoubleBytes if count > 0 => {
+                let range = self.memory(self.value(0), count, 1, Use::Write)?;
+                if self.builtin == Builtin::DoubleBytes {
+                    range.check_flushed("double_bytes");
+                }
+                let value = self.value(2) as u8;
+                for n in 0..range.length {
+                    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+                    let byte = unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + n)) };
+                    let old = byte.load(Ordering::Relaxed);
+                    let new = if self.builtin == Builtin::FillBytes { value } else { old.wrapping_mul(2) };
+                    byte.store(new, Ordering::Relaxed);
+                }
+            }
+            Builtin::IncrementU32 if count > 0 => {
+                let range = self.memory(self.value(0), count, 4, Use::Write)?;
+                range.check_flushed("increment_u32");
+                for n in 0..count as usize {
+                    word(&range, 4 * n).fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Builtin::SpinUntil => {
+                let range = self.memory(self.value(0), 1, 4, Use::Read)?;
+                self.wait(&range, self.value(1) as u32);
+            }
+            Builtin::Answer => {
+                let (question, answer) =
+                    (self.memory(self.value(0), 1, 4, Use::Read)?, self.memory(self.value(1), 1, 4, Use::Write)?);
+                for number in 1..=self.value(2) as u32 {
+                    if !self.wait(&question, number) {
+                        break;
+                    }
+                    word(&answer, 0).store(number, Ordering::Release);
+                }
+            }
+            Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until a word has a value; gives up after ten seconds, or when the context ends.
+    fn wait(&self, range: &Range, value: u32) -> bool {
+        let start = Instant::now();
+        let mut turns = 0_u32;
+        while word(range, 0).load(Ordering::Acquire) != value {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(64) {
+                if start.elapsed() > PATIENCE || !self.context.is_alive() {
+                    return false;
+                }
+                // Whoever writes the word may need this processor.
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        true
+    }
+}
+
+fn word(range: &Range, offset: usize) -> &AtomicU32 {
+    // SAFETY: aligned and inside the range (checked when it was made), which holds its block.
+    unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
+}
+
+/// Checks the shape of a launch; gives the number of threads.
+pub(crate) fn threads(grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<u64> {
+    let (most_blocks, most_threads) = ([i32::MAX as u32, 65535, 65535], [1024, 1024, 64]);
+    for (sizes, most) in [(grid, most_blocks), (block, most_threads)] {
+        ensure(sizes.iter().zip(most).all(|(size, most)| *size > 0 && *size <= most))?;
+    }
+    let product = |sizes: [u32; 3]| sizes.iter().fold(1_u64, |all, size| all.saturating_mul(u64::from(*size)));
+    ensure(product(block) <= 1024 && shared <= 48 << 10)?;
+    Ok(product(grid).saturating_mul(product(block)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_name_kernels_and_what_is_unknown_is_refused() {
+        let ptx =
+            |name: &str| format!(".version 6.4\n.target sm_50\n.visible .entry {name}(.param .u64 a)\n{{ ret; }}");
+        assert_eq!(named_in(&ptx("double_bytes")), Ok(vec![Builtin::DoubleBytes]));
+        assert_eq!(named_in(&ptx("matmul")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        assert_eq!(named_in("softgpu kernels"), Ok(Builtin::ALL.to_vec()));
+        assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![Builtin::Answer]));
+        assert_eq!(named_in("softgpu kernels: x"), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+    }
+
+    #[test]
+    fn launches_keep_to_the_limits_of_the_device() {
+        assert_eq!(threads([3, 2, 1], [32, 1, 1], 0), Ok(192));
+        for (grid, block) in
+            [([0, 1, 1], [1; 3]), ([1, 65536, 1], [1; 3]), ([1; 3], [1, 1, 65]), ([1; 3], [1024, 2, 1])]
+        {
+            assert_eq!(threads(grid, block, 0), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+        }
+        assert_eq!(threads([1; 3], [1; 3], 1 << 20), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+    }
+}

@@ -1,0 +1,65 @@
+//! Semaphores of other APIs: here an opaque file descriptor is an eventfd, which any process can make.
+
+use super::Global;
+use super::context::Context;
+use super::external::open_descriptor;
+use super::handle::next_sequence;
+use crate::call::{Result, ensure};
+use cuda_sys::CUresult;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// An imported semaphore.
+#[derive(Debug)]
+pub(crate) struct Semaphore {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    counter: OwnedFd,
+}
+
+impl Semaphore {
+    /// Imports a descriptor, which belongs to the driver only when this succeeds.
+    pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd) -> Result<u64> {
+        open_descriptor(fd)?;
+        let link = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        ensure(link.is_ok_and(|link| link.to_string_lossy() == "anon_inode:[eventfd]"))?;
+        // SAFETY: the descriptor is open; waits must not block in a read that another one won.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            ensure(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) != -1)?;
+        }
+        // SAFETY: it is a semaphore, so the import succeeds and the descriptor is the driver's from here on.
+        let counter = unsafe { OwnedFd::from_raw_fd(fd) };
+        let sequence = next_sequence();
+        let semaphore = Self { sequence, context: context.clone(), counter };
+        Ok(global.semaphores.insert(sequence, semaphore).0)
+    }
+
+    /// The semaphore of a handle.
+    pub(crate) fn find(global: &Global, handle: u64) -> Result<Arc<Self>> {
+        global.semaphores.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// Signals.
+    pub(crate) fn signal(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: eight bytes are read from `one`.
+        unsafe { libc::write(self.counter.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Waits for a signal and takes it; gives up when the context ends.
+    pub(crate) fn wait(&self) {
+        let mut count = [0_u8; 8];
+        while self.context.is_alive() {
+            let mut ready = libc::pollfd { fd: self.counter.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one structure of ours; then eight bytes of ours.
+            let taken = unsafe {
+                libc::poll(&mut ready, 1, 10) == 1
+                    && libc::read(self.counter.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) == 8
+            };
+            if taken {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Reserved addresses, physical memory, and the one mapped at the other.
+
+use super::Global;
+use super::device::Charge;
+use super::external::{file_name, file_size, named_file, open_descriptor};
+use super::handle::next_sequence;
+use super::mapping::Mapping;
+use super::memory::{Allocation, Origin};
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use crate::misuse::{Misuse, report};
+use cuda_sys::{
+    CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType, CUresult,
+};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex};
+
+/// The unit of physical sizes and mappings.
+pub(crate) const GRANULARITY: usize = 2 << 20;
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+fn full(_: std::io::Error) -> CUresult {
+    CUresult::CUDA_ERROR_OUT_OF_MEMORY
+}
+
+/// Reserved addresses.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub(crate) sequence: u64,
+    pub(crate) size: usize,
+    shown: Mapping,
+    /// Where softgpu itself reaches what is mapped, if the program must not at the addresses that it knows.
+    own: Option<Mapping>,
+}
+
+impl Reservation {
+    pub(crate) fn base(&self) -> usize {
+        self.shown.base()
+    }
+
+    fn access(&self) -> &Mapping {
+        self.own.as_ref().unwrap_or(&self.shown)
+    }
+}
+
+/// All reservations, by address.
+pub(crate) type Reservations = Mutex<BTreeMap<u64, Arc<Reservation>>>;
+
+/// Physical memory.
+#[derive(Debug)]
+pub(crate) struct Physical {
+    pub(crate) sequence: u64,
+    pub(crate) size: usize,
+    pub(crate) location: CUmemLocation,
+    shared: CUmemAllocationHandleType,
+    gpu_direct: u8,
+    file: OwnedFd,
+    /// How many handles there are: releases to come.
+    pub(crate) handles: Mutex<usize>,
+    _charge: Option<Charge>,
+}
+
+/// Physical memory at reserved addresses.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub(crate) base: usize,
+    pub(crate) access: usize,
+    pub(crate) physical: Arc<Physical>,
+    pub(crate) reservation: Arc<Reservation>,
+}
+
+/// Whether properties are ones that memory can have; gives the device, or `None` for the host.
+pub(crate) fn check(global: &Global, prop: &CUmemAllocationProp) -> Result<Option<usize>> {
+    ensure(prop.type_ == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
+    match prop.requestedHandleTypes {
+        CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+        | CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => {}
+        CUmemAllocationHandleType(1..=15) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(INVALID),
+    }
+    match prop.location.type_ {
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Ok(Some(global.device(prop.location.id)?.0)),
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
+            Ok(None)
+        }
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => ensure(prop.location.id == 0).map(|()| None),
+        _ => Err(INVALID),
+    }
+}
+
+impl Physical {
+    /// Makes physical memory.
+    pub(crate) fn make(global: &Global, size: usize, prop: &CUmemAllocationProp) -> Result<u64> {
+        let device = check(global, prop)?;
+        ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
+        let charge = device.map(|device| global.devices[device].store.take(size)).transpose()?;
+        let name = format!("softgpu-physical-{}-{}", prop.location.type_.0, prop.location.id);
+        let file = named_file(&name, size as u64).map_err(full)?;
+        Ok(Self::keep(global, size, prop, file, charge))
+    }
+
+    fn keep(global: &Global, size: usize, prop: &CUmemAllocationProp, file: OwnedFd, charge: Option<Charge>) -> u64 {
+        let sequence = next_sequence();
+        let physical = Self {
+            sequence,
+            size,
+            location: prop.location,
+            shared: prop.requestedHandleTypes,
+            gpu_direct: prop.allocFlags.gpuDirectRDMACapable,
+            file,
+            handles: Mutex::new(1),
+            _charge: charge,
+        };
+        global.physical.insert(sequence, physical).0
+    }
+
+    /// The memory of a handle.
+    pub(crate) fn find(global: &Global, handle: u64) -> Result<Arc<Self>> {
+        global.physical.get(handle).ok_or(INVALID)
+    }
+
+    /// Takes one handle away; mappings keep the memory.
+    pub(crate) fn release(global: &Global, handle: u64) -> Result {
+        let physical = Self::find(global, handle)?;
+        let mut handles = lock(&physical.handles);
+        *handles = handles.checked_sub(1).ok_or(INVALID)?;
+        if *handles == 0 {
+            global.physical.remove(handle);
+        }
+        Ok(())
+    }
+
+    /// The properties that it was made with.
+    pub(crate) fn prop(&self) -> CUmemAllocationProp {
+        let mut prop = CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: self.shared,
+            location: self.location,
+            ..Default::default()
+        };
+        prop.allocFlags.gpuDirectRDMACapable = self.gpu_direct;
+        prop
+    }
+
+    /// Whether it can be exported.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    }
+
+    pub(crate) fn is_host(&self) -> bool {
+        self.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+    }
+
+    /// A new descriptor for other processes.
+    pub(crate) fn export(&self, kind: CUmemAllocationHandleType) -> Result<OwnedFd> {
+        ensure(kind == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
+        ensure(self.shared.0 & kind.0 != 0)?;
+        self.descriptor()
+    }
+
+    /// A new descriptor of the memory.
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd> {
+        self.file.try_clone().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
+    }
+
+    /// Imports what a process exported. The descriptor stays the caller's.
+    pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
+        let file = open_descriptor(fd)?;
+        let name = file_name(file).ok_or(INVALID)?;
+        let (kind, id) = name.strip_prefix("softgpu-physical-").and_then(|rest| rest.split_once('-')).ok_or(INVALID)?;
+        let location = CUmemLocation {
+            type_: CUmemLocationType(kind.parse().map_err(|_| INVALID)?),
+            id: id.parse().map_err(|_| INVALID)?,
+        };
+        let prop = CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            location,
+            ..Default::default()
+        };
+        check(global, &prop)?;
+        let size = file_size(file).map_err(|_| INVALID)? as usize;
+        let own = file.try_clone_to_owned().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
+        Ok(Self::keep(global, size, &prop, own, None))
+    }
+}
+
+/// Reserves addresses.
+pub(crate) fn reserve(global: &Global, size: usize, alignment: usize, wish: u64) -> Result<u64> {
+    ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
+    ensure(alignment == 0 || alignment.is_power_of_two())?;
+    let alignment = alignment.max(GRANULARITY);
+    let shown = Mapping::aligned(size, alignment, wish as usize).map_err(full)?;
+    let own = global.settings.strict.then(|| Mapping::aligned(size, GRANULARITY, 0)).transpose().map_err(full)?;
+    let reservation = Arc::new(Reservation { sequence: next_sequence(), size, shown, own });
+    let base = reservation.base() as u64;
+    lock(&global.reservations).insert(base, reservation);
+    Ok(base)
+}
+
+/// Gives reserved addresses back: exactly one reservation, in which nothing is mapped.
+pub(crate) fn unreserve(global: &Global, base: u64, size: usize) -> Result {
+    let mut all = lock(&global.reservations);
+    ensure(all.get(&base).is_some_and(|found| found.size == size))?;
+    ensure(global.memory.is_free(base, size as u64))?;
+    all.remove(&base);
+    Ok(())
+}
+
+/// Maps the whole of a physical allocation.
+pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle: u64) -> Result {
+    let physical = Physical::find(global, handle)?;
+    ensure(offset == 0 && size == physical.size && base.is_multiple_of(GRANULARITY as u64))?;
+    let all = lock(&global.reservations);
+    let (start, reservation) = all.range(..=base).next_back().ok_or(INVALID)?;
+    let inside = (base - start) as usize;
+    ensure(inside.checked_add(size).is_some_and(|end| end <= reservation.size))?;
+    let access = reservation.access();
+    let mapped = Mapped {
+        base: base as usize,
+        access: access.base() + inside,
+        physical: physical.clone(),
+        reservation: reservation.clone(),
+    };
+    let at = mapped.access;
+    let device = if physical.is_host() { 0 } else { physical.location.id as usize };
+    // Under the lock of the reservations nobody else maps; what is there already stays as it is.
+    global.memory.insert_apart(Allocation::placed(device, size, mapped)).ok_or(INVALID)?;
+    let done = access.place(at, size, physical.file.as_fd(), libc::PROT_NONE).and_then(|()| {
+        let both = physical.is_host() && reservation.own.is_some();
+        if both { reservation.shown.place(base as usize, size, physical.file.as_fd(), libc::PROT_NONE) } else { Ok(()) }
+    });
+    done.map_err(|error| {
+        global.memory.remove(base, |_| true);
+        full(error)
+    })
+}
+
+/// The mappings that make up a range, which must be whole ones without a gap.
+fn pieces(global: &Global, base: u64, size: usize) -> Result<Vec<Arc<Allocation>>> {
+    let end = base.checked_add(size as u64).ok_or(INVALID)?;
+    let (mut found, mut at) = (Vec::new(), base);
+    ensure(size > 0)?;
+    while at < end {
+        let block = global.memory.at(at).filter(|block| block.base == at && block.origin == Origin::Virtual);
+        let block = block.ok_or(INVALID)?;
+        at += block.size as u64;
+        found.push(block);
+    }
+    ensure(at == end).map(|()| found)
+}
+
+/// Ends mappings, after all work. (The real driver does not wait: work that is still queued would fault there.)
+pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
+    let _all = lock(&global.reservations);
+    let blocks = pieces(global, base, size)?;
+    for block in &blocks {
+        // Two holders: the map of all memory, and `blocks`.
+        if Arc::strong_count(block) > 2 {
+            report(Misuse::FreeWhileInUse, "cuMemUnmap", block.base, Some(block.sequence));
+        }
+    }
+    for block in blocks {
+        global.memory.remove(block.base, |_| true);
+        global.contexts.all().iter().for_each(|context| context.synchronize());
+        let Some(mapped) = block.mapped() else { continue };
+        let cleared = mapped.reservation.access().clear(mapped.access, block.size);
+        cleared.and_then(|()| mapped.reservation.shown.clear(mapped.base, block.size)).map_err(full)?;
+    }
+    Ok(())
+}
+
+/// Sets who may use mappings.
+pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUmemAccessDesc]) -> Result {
+    let _all = lock(&global.reservations);
+    let blocks = pieces(global, base, size)?;
+    ensure(!wishes.is_empty())?;
+    for wish in wishes {
+        ensure(matches!(wish.flags.0, 0 | 1 | 3))?;
+        match wish.location.type_ {
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => drop(global.device(wish.location.id)?),
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
+                let host = |block: &Arc<Allocation>| block.mapped().is_some_and(|mapped| mapped.physical.is_host());
+                ensure(blocks.iter().all(host))?;
+            }
+            _ => return Err(INVALID),
+        }
+    }
+    for block in blocks {
+        let Some(mapped) = block.mapped() else { continue };
+        let rights = {
+            let mut notes = lock(&block.notes);
+            wishes.iter().for_each(|wish| notes.set_rights(wish.location, wish.flags));
+            match notes.all_rights() {
+                0 => libc::PROT_NONE,
+                1 => libc::PROT_READ,
+                _ => libc::PROT_READ | libc::PROT_WRITE,
+            }
+        };
+        mapped.reservation.access().protect(mapped.access, block.size, rights).map_err(full)?;
+        if mapped.physical.is_host() && mapped.reservation.own.is_some() {
+            mapped.reservation.shown.protect(mapped.base, block.size, rights).map_err(full)?;
+        }
+    }
+    Ok(())
+}
+
+impl super::handle::Handles<Physical> {
+    /// One more handle of memory that is mapped: the same number, also when the others were released.
+    pub(crate) fn retain(&self, physical: &Arc<Physical>) -> u64 {
+        let mut handles = lock(&physical.handles);
+        *handles += 1;
+        self.put_back(physical.sequence, physical)
+    }
+}

@@ -1,0 +1,58 @@
+//! Names the memory when the CPU touches what it must not: a handler of faults that prints a line, and then lets the
+//! fault happen as if it were not there.
+
+use super::{Global, keep};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What handled faults before.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// Installs the handler, once.
+pub(crate) fn install() {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        let mut before = Box::new(MaybeUninit::<libc::sigaction>::zeroed());
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all zeros is a valid sigaction; the handler keeps to what is allowed in one.
+        unsafe {
+            let action = action.assume_init_mut();
+            action.sa_sigaction = on_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            if libc::sigaction(libc::SIGSEGV, action, before.as_mut_ptr()) == 0 {
+                BEFORE.store(Box::leak(before).as_mut_ptr(), Ordering::Release);
+            }
+        }
+    });
+}
+
+extern "C" fn on_fault(_signal: c_int, about: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the system passes a valid structure.
+    let address = unsafe { (*about).si_addr() }.addr() as u64;
+    let known = Global::get().ok().and_then(|global| global.memory.try_at(address));
+    if known.is_some_and(|hidden| hidden) {
+        say("device memory", address);
+    } else if keep::try_is_dead(address) {
+        say("freed memory", address);
+    }
+    // The fault happens again after the return, and finds the handler that was there before.
+    // SAFETY: null, or what sigaction gave.
+    unsafe { libc::sigaction(libc::SIGSEGV, BEFORE.load(Ordering::Acquire), ptr::null_mut()) };
+}
+
+/// Prints a line without allocating.
+fn say(what: &str, address: u64) {
+    let mut digits = [0_u8; 16];
+    for (n, digit) in digits.iter_mut().enumerate() {
+        let value = (address >> (60 - 4 * n) & 15) as usize;
+        *digit = b"0123456789abcdef"[value];
+    }
+    let start = digits.iter().position(|digit| *digit != b'0').unwrap_or(15);
+    for part in [b"softgpu: the CPU touched ".as_slice(), what.as_bytes(), b" at 0x", &digits[start..], b"\n"] {
+        // SAFETY: the bytes are there; write may be called in a handler.
+        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+}

@@ -1,0 +1,140 @@
+//! What a program does wrong is reported by name.
+#![allow(
+    clippy::unwrap_used,
+    clippy::macro_metavars_in_unsafe,
+    reason = "a test may panic; its calls into the table are all unsafe"
+)]
+
+mod common;
+
+use common::{Machine, machine};
+use softgpu::{Misuse, Settings};
+use std::ptr;
+use std::sync::mpsc::channel;
+
+fn start() -> Machine {
+    machine(Settings { quarantine: 16 << 20, ..Settings::default() })
+}
+
+/// What was reported, with addresses.
+fn reported() -> Vec<(Misuse, u64)> {
+    softgpu::misuse().iter().map(|report| (report.misuse, report.address)).collect()
+}
+
+#[test]
+fn a_double_free_and_a_wrong_one_are_told_apart() {
+    let m = start();
+    let memory = m.alloc(4096);
+    assert_eq!(cu!(m, cuMemFree_v2(memory + 16)), 1);
+    assert_eq!(cu!(m, cuMemFree_v2(0x1234)), 1);
+    assert_eq!(cu!(m, cuMemFreeHost(ptr::without_provenance_mut(memory as usize))), 1);
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 1);
+    let want = [
+        (Misuse::WrongFree, memory + 16),
+        (Misuse::WrongFree, 0x1234),
+        (Misuse::WrongFree, memory),
+        (Misuse::DoubleFree, memory),
+    ];
+    assert_eq!(reported(), want);
+    let text = softgpu::misuse()[3].to_string();
+    assert!(text.starts_with(&format!("double free: {memory:#x} in cuMemFree_v2, block #")), "{text}");
+    m.finish();
+}
+
+#[test]
+fn a_call_with_freed_memory_is_a_use_after_free() {
+    let m = start();
+    let (memory, other) = (m.alloc(4096), m.alloc(64));
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    assert_eq!(cu!(m, cuMemsetD8_v2(memory + 8, 0, 8)), 1);
+    assert_eq!(cu!(m, cuMemcpy(other, memory, 8)), 1);
+    assert_eq!(reported(), [(Misuse::UseAfterFree, memory + 8), (Misuse::UseAfterFree, memory)]);
+    assert_eq!(cu!(m, cuMemFree_v2(other)), 0);
+    m.finish();
+}
+
+#[test]
+fn memory_that_queued_work_uses_is_freed_too_early() {
+    let m = start();
+    let (one, two) = (m.stream(1), m.stream(1));
+    let mut memory = 0;
+    let (open, gate) = channel::<()>();
+    assert_eq!(cu!(m, cuMemAllocAsync(&mut memory, 4096, one)), 0);
+    m.launch(one, move || {
+        let _ = gate.recv();
+    });
+    assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 4096, one)), 0);
+    // In the stream that uses it the free would be in order.
+    assert_eq!(cu!(m, cuMemFreeAsync(memory, two)), 0);
+    assert_eq!(reported(), [(Misuse::FreeWhileInUse, memory)]);
+    open.send(()).unwrap();
+    assert_eq!(cu!(m, cuStreamSynchronize(one)), 0);
+    let mut memory = 0;
+    assert_eq!(cu!(m, cuMemAllocAsync(&mut memory, 4096, one)), 0);
+    assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 4096, one)), 0);
+    assert_eq!(cu!(m, cuMemFreeAsync(memory, one)), 0);
+    assert_eq!(cu!(m, cuStreamSynchronize(one)), 0);
+    assert_eq!(reported().len(), 1);
+    for stream in [one, two] {
+        assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    }
+    m.finish();
+}
+
+#[test]
+fn good_programs_are_not_reported() {
+    let m = start();
+    let (stream, pinned) = (m.stream(0), m.host(4096));
+    for size in [1, 4096, 1 << 20] {
+        let memory = m.alloc(size);
+        assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, size, stream)), 0);
+        assert_eq!(cu!(m, cuMemcpyDtoHAsync_v2(pinned.as_mut_ptr().cast(), memory, 1, stream)), 0);
+        assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+        assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    }
+    assert_eq!(cu!(m, cuMemFreeHost(pinned.as_mut_ptr().cast())), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    assert_eq!(reported(), []);
+    m.finish();
+}
+
+/// Runs one of the ignored tests below in a process of its own; gives how it ended, and its standard error.
+fn in_a_process(test: &str) -> (Option<i32>, String) {
+    use std::os::unix::process::ExitStatusExt;
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", test, "--ignored", "--nocapture"]);
+    let ended = program.output().unwrap();
+    (ended.status.signal(), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+#[ignore = "ends the process: a test below runs it"]
+fn part_device_memory() {
+    let m = machine(Settings { strict: true, ..Settings::default() });
+    let memory = m.alloc(4096);
+    assert_eq!(cu!(m, cuMemsetD8_v2(memory, 5, 4096)), 0);
+    assert_eq!(m.read(memory, 1), [5]);
+    // SAFETY: none: this is the fault that is looked for.
+    unsafe { ptr::with_exposed_provenance::<u8>(memory as usize + 100).read_volatile() };
+}
+
+#[test]
+#[ignore = "ends the process: a test below runs it"]
+fn part_freed_memory() {
+    let m = start();
+    let pinned = m.host(4096).as_mut_ptr();
+    assert_eq!(cu!(m, cuMemFreeHost(pinned.cast())), 0);
+    // SAFETY: none: this is the fault that is looked for.
+    unsafe { pinned.add(7).write_volatile(1) };
+}
+
+#[test]
+fn the_cpu_faults_on_memory_of_devices_and_on_freed_memory() {
+    let (signal, text) = in_a_process("part_device_memory");
+    assert_eq!(signal, Some(libc::SIGSEGV), "{text}");
+    assert!(text.contains("softgpu: the CPU touched device memory at 0x"), "{text}");
+    let (signal, text) = in_a_process("part_freed_memory");
+    assert_eq!(signal, Some(libc::SIGSEGV), "{text}");
+    assert!(text.contains("softgpu: the CPU touched freed memory at 0x"), "{text}");
+}
