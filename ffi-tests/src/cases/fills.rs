@@ -11,6 +11,7 @@ cases! {
     Shared rows,
     Shared bad_rows,
     Shared bad_places,
+    Alone the_heap_in_stream_order,
 }
 
 fn words(l: &mut Lab) -> Run {
@@ -92,12 +93,18 @@ fn bad_places(l: &mut Lab) -> Run {
     ask!(l, "far past the end", cuMemsetD8_v2(memory, 1, 64 * MIB));
     ask!(l, "all bytes", cuMemsetD8_v2(memory, 1, usize::MAX));
     ask!(l, "more than all bytes", cuMemsetD32_v2(memory, 1, usize::MAX));
-    ask!(l, "the heap in stream order", cuMemsetD8Async(heap.as_ptr() as CUdeviceptr, 1, 64, ptr::null_mut()));
     let (host, managed) = (l.host(64)?, l.managed(64)?);
     ask!(l, "pinned memory" => OK, cuMemsetD8_v2(host as CUdeviceptr, 2, 64));
     ask!(l, "managed memory" => OK, cuMemsetD8_v2(managed, 2, 64));
     ask!(l, "the context" => OK, cuCtxSynchronize());
     // SAFETY: pinned memory of this case, which no device writes any more.
     l.check("the CPU sees", unsafe { host.read_volatile() }, 2);
+    Ok(())
+}
+
+fn the_heap_in_stream_order(l: &mut Lab) -> Run {
+    let heap = vec![0_u8; 64];
+    ask!(l, "memset", cuMemsetD8Async(heap.as_ptr() as CUdeviceptr, 1, 64, ptr::null_mut()));
+    ask!(l, "the context", cuCtxSynchronize());
     Ok(())
 }

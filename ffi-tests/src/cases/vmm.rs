@@ -16,6 +16,7 @@ cases! {
     Shared creation,
     Shared bad_creation,
     Shared mapping,
+    Shared access_before_the_mapping,
     Shared access_to_mappings,
     Shared bad_access,
     Shared use_before_access,
@@ -208,10 +209,16 @@ fn asked(l: &mut Lab, label: &str, location: CUmemLocation, address: CUdeviceptr
     }
 }
 
+fn access_before_the_mapping(l: &mut Lab) -> Run {
+    let (address, handle) = (reserve(l, 2 * UNIT)?, create(l, 2 * UNIT)?);
+    ask!(l, "set", cuMemSetAccess(address, 2 * UNIT, &access(DEVICE_0, READ_WRITE), 1));
+    asked(l, "get", DEVICE_0, address);
+    ask!(l, "then map", cuMemMap(address, 2 * UNIT, 0, handle, 0));
+    Ok(())
+}
+
 fn access_to_mappings(l: &mut Lab) -> Run {
     let (address, handle) = (reserve(l, 2 * UNIT)?, create(l, 2 * UNIT)?);
-    ask!(l, "set before the mapping", cuMemSetAccess(address, 2 * UNIT, &access(DEVICE_0, READ_WRITE), 1));
-    asked(l, "before the mapping", DEVICE_0, address);
     need!(l, cuMemMap(address, 2 * UNIT, 0, handle, 0))?;
     asked(l, "as mapped", DEVICE_0, address);
     ask!(l, "set" => OK, cuMemSetAccess(address, 2 * UNIT, &access(DEVICE_0, READ_WRITE), 1));
