@@ -205,6 +205,7 @@ fn waits(name: &str) -> bool {
 
 /// Whether a function works in a context, so that the context's error is its answer.
 fn is_context_work(name: &str) -> bool {
-    let manages = ["cuDevice", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];
+    let manages =
+        ["cuDevice", "cuPointerGet", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];
     !manages.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -82,7 +82,7 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
         return names.into_iter().map(|name| of_name(name).ok_or(unknown)).collect();
     }
     if !image.lines().any(|line| line.trim_start().starts_with(".version")) {
-        return Err(CUresult::CUDA_ERROR_INVALID_PTX);
+        return Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
     }
     let mut words = image.split([' ', '\t', '\r', '\n', '(', ')']).filter(|word| !word.is_empty());
     let mut found = Vec::new();

@@ -17,6 +17,7 @@ pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod semaphore;
 pub(crate) mod shared_event;
+pub(crate) mod spans;
 pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod transfer;
@@ -165,6 +166,16 @@ impl Global {
             Some(context) if context.is_alive() => Ok(context),
             None if !self.contexts.was_given(handle) => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
             _ => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// A context by its handle; for one that was destroyed a stand-in, which is as dead.
+    pub(crate) fn context_or_ended(&self, handle: CUcontext) -> Result<Arc<Context>> {
+        let number = handle.addr() as u64;
+        match self.contexts.get(number) {
+            Some(context) => Ok(context),
+            None if self.contexts.was_given(number) => Ok(Arc::new(Context::ended(number))),
+            None => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
         }
     }
 
