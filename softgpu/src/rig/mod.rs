@@ -186,7 +186,8 @@ fn sticky(name: &str) -> Option<CUresult> {
         return None;
     }
     let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned()).ok()??;
-    top.failure()
+    // What has ended answers with that instead.
+    top.failure().filter(|_| top.is_alive())
 }
 
 /// What a call that waited answers, if work failed meanwhile.

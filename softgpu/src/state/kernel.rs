@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(named_in("softgpu kernels"), Ok(Builtin::ALL.to_vec()));
         assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![Builtin::Answer]));
         assert_eq!(named_in("softgpu kernels: x"), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+        assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     }
 
     #[test]
