@@ -190,7 +190,7 @@ impl Global {
     }
 
     /// Frees all that a context holds, after its work.
-    pub(crate) fn empty_context(&self, context: &Arc<Context>) {
+    fn empty_context(&self, context: &Arc<Context>) {
         let held = |by: &Arc<Context>| Arc::ptr_eq(by, context);
         context.synchronize();
         for stream in self.streams.remove_where(|stream| held(&stream.context)) {
