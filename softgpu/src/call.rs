@@ -15,6 +15,8 @@ pub(crate) type Result<T = ()> = core::result::Result<T, CUresult>;
 pub(crate) enum Needs {
     /// Nothing: error names.
     Nothing,
+    /// A process in which the driver has not ended: a forked child too, in which it is unfit.
+    Process,
     /// A driver that has not ended.
     Library,
     /// An initialised driver.
@@ -76,7 +78,10 @@ pub(crate) fn call(
 fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CUresult {
     let answer = catch_unwind(AssertUnwindSafe(|| {
         if needs != Needs::Nothing {
-            refusal()?;
+            refusal().or_else(|code| match needs {
+                Needs::Process if code == CUresult::CUDA_ERROR_NOT_INITIALIZED => Ok(()),
+                _ => Err(code),
+            })?;
             if IN_HOST_FUNCTION.with(Cell::get) {
                 return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
             }

@@ -108,7 +108,7 @@ fn semaphores_order_streams() {
     };
     let mut semaphore = ptr::null_mut();
     wish.handle.fd = 1;
-    assert_eq!(cu!(m, cuImportExternalSemaphore(&mut semaphore, &wish)), VALUE);
+    assert_eq!(cu!(m, cuImportExternalSemaphore(&mut semaphore, &wish)), 999);
     wish.handle.fd = fd;
     let timeline = CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC { type_: CUexternalSemaphoreHandleType(9), ..wish };
     assert_eq!(cu!(m, cuImportExternalSemaphore(&mut semaphore, &timeline)), 801);

@@ -21,7 +21,8 @@ driver_calls! {
         ensure(!pctx.is_null())?;
         let (_, device) = Global::get()?.device(dev)?;
         let _turning = lock(&device.turning);
-        if device.retained.fetch_add(1, Ordering::Relaxed) == 0 {
+        device.retained.fetch_add(1, Ordering::Relaxed);
+        if !device.primary.is_alive() {
             device.primary.revive();
         }
         put(pctx, handle_of(&device.primary))
@@ -57,11 +58,12 @@ driver_calls! {
         Ok(())
     }
 
-    /// Destroys all that the primary context holds.
+    /// Ends the primary context's life, however often it is retained; the next retain begins another.
     fn cuDevicePrimaryCtxReset_v2[Started](dev: CUdevice) {
         let global = Global::get()?;
         let (_, device) = global.device(dev)?;
-        global.empty_context(&device.primary);
+        let _turning = lock(&device.turning);
+        global.end_context(&device.primary);
         Ok(())
     }
 
@@ -81,8 +83,9 @@ driver_calls! {
 
     /// Destroys a context and all that it holds.
     fn cuCtxDestroy_v2[Started](ctx: CUcontext) {
+        ensure(!ctx.is_null())?;
         let global = Global::get()?;
-        let context = global.context(ctx)?;
+        let context = known(global.context(ctx))?;
         if context.primary {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
         }
@@ -94,10 +97,11 @@ driver_calls! {
         })
     }
 
-    /// Makes a context current, above the one that was.
+    /// Makes a context current, above the one that was. It may have ended: then calls that work in it are refused.
     fn cuCtxPushCurrent_v2[Started](ctx: CUcontext) {
+        ensure(!ctx.is_null())?;
         let global = Global::get()?;
-        let context = global.context(ctx)?;
+        let context = global.context_or_ended(ctx)?;
         with_stack(global, |stack| stack.push(context))
     }
 
@@ -108,10 +112,10 @@ driver_calls! {
         Ok(())
     }
 
-    /// Replaces the current context; null takes it off.
+    /// Replaces the current context; null takes it off. As with cuCtxPushCurrent it may have ended.
     fn cuCtxSetCurrent[Started](ctx: CUcontext) {
         let global = Global::get()?;
-        let context = if ctx.is_null() { None } else { Some(global.context(ctx)?) };
+        let context = if ctx.is_null() { None } else { Some(global.context_or_ended(ctx)?) };
         with_stack(global, |stack| {
             stack.pop();
             stack.extend(context);
@@ -125,16 +129,19 @@ driver_calls! {
         put(pctx, current.unwrap_or(ptr::null_mut()))
     }
 
-    /// Gives the current context's device.
+    /// Gives the current context's device; also of a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
-        let context = current(Global::get()?)?;
+        let global = Global::get()?;
+        let top = with_stack(global, |stack| stack.last().cloned())?.filter(|context| context.primary);
+        let context = top.map_or_else(|| current(global), Ok)?;
         put(device, context.device as CUdevice)
     }
 
-    /// Gives the current context's flags.
+    /// Gives the current context's flags. A primary context maps host memory, which its state does not say.
     fn cuCtxGetFlags[Started](flags: *mut c_uint) {
         let context = current(Global::get()?)?;
-        put(flags, context.flags.load(Ordering::Relaxed))
+        let maps = if context.primary { CUctx_flags::CU_CTX_MAP_HOST.0 } else { 0 };
+        put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
 
     /// Gives a number that no other context ever has; of the current context when none is named.
@@ -145,7 +152,7 @@ driver_calls! {
 
     /// Gives the release of the interface that made the context.
     fn cuCtxGetApiVersion[Started](ctx: CUcontext, version: *mut c_uint) {
-        named_or_current(ctx)?;
+        known(named_or_current(ctx))?;
         put(version, 3020)
     }
 
@@ -167,6 +174,9 @@ driver_calls! {
     fn cuCtxEnablePeerAccess[Started](peerContext: CUcontext, Flags: c_uint) {
         let (mine, other) = pair(peerContext)?;
         ensure(Flags == 0)?;
+        if mine.device == other.device {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
         let fresh = lock(&mine.peers).insert(other.handle);
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
@@ -193,14 +203,21 @@ fn check_flags(flags: c_uint) -> Result {
     ensure(flags & !CUctx_flags::CU_CTX_FLAGS_MASK.0 == 0 && matches!(scheduling, 0 | 1 | 2 | 4))
 }
 
+/// For calls to which a context that has ended is like one that never was.
+fn known<T>(found: Result<T>) -> Result<T> {
+    found.map_err(|code| match code {
+        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => CUresult::CUDA_ERROR_INVALID_CONTEXT,
+        code => code,
+    })
+}
+
 fn named_or_current(context: CUcontext) -> Result<Arc<Context>> {
     let global = Global::get()?;
     if context.is_null() { current(global) } else { global.context(context) }
 }
 
-/// The current context and another one, on another device.
+/// The current context and another one.
 fn pair(peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
     let global = Global::get()?;
-    let (mine, other) = (current(global)?, global.context(peer)?);
-    if mine.device == other.device { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) } else { Ok((mine, other)) }
+    Ok((current(global)?, global.context(peer)?))
 }

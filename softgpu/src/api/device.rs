@@ -52,13 +52,17 @@ driver_calls! {
     /// Writes the device's PCI address.
     fn cuDeviceGetPCIBusId[Started](pciBusId: *mut c_char, len: c_int, dev: CUdevice) {
         let (index, _) = Global::get()?.device(dev)?;
-        put_text(pciBusId, len, &bus_id(index))
+        let text = bus_id(index);
+        // Unlike a name, an address is never cut.
+        ensure(usize::try_from(len).is_ok_and(|room| room > text.len()))?;
+        put_text(pciBusId, len, &text)
     }
 
     /// Finds a device by its PCI address.
     fn cuDeviceGetByPCIBusId[Started](dev: *mut CUdevice, pciBusId: *const c_char) {
         ensure(!dev.is_null() && !pciBusId.is_null())?;
         let wanted = CStr::from_ptr(pciBusId).to_string_lossy().to_lowercase();
+        ensure(is_bus_id(&wanted))?;
         let matches = |index: &usize| {
             let id = bus_id(*index);
             id == wanted || id.strip_prefix("0000:").is_some_and(|short| short == wanted)
@@ -102,6 +106,11 @@ driver_calls! {
 
 fn bus_id(index: usize) -> String {
     format!("0000:{:02x}:00.0", index + 1)
+}
+
+/// Whether a text has the form of an address: hexadecimal numbers, `[domain:]bus:device[.function]`.
+fn is_bus_id(text: &str) -> bool {
+    text.contains(':') && text.split([':', '.']).all(|part| u32::from_str_radix(part, 16).is_ok())
 }
 
 /// Writes a text, cut to the room that there is.
@@ -155,6 +164,7 @@ fn attribute(attribute: CUdevice_attribute, index: usize) -> Option<c_int> {
         | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
         | A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
         | A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED

@@ -43,6 +43,7 @@ driver_calls! {
     /// Sets an event to the stream's present end.
     fn cuEventRecordWithFlags[Started](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
         ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
+        refuse_external(flags)?;
         record(hEvent, hStream)
     }
 
@@ -75,6 +76,11 @@ pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
     if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }
 
+/// Nodes of a graph are made of external records and waits only while a stream is captured, which none is.
+pub(crate) fn refuse_external(flags: c_uint) -> Result {
+    if flags == 0 { Ok(()) } else { Err(CUresult::CUDA_ERROR_ILLEGAL_STATE) }
+}
+
 /// Event and stream must belong to one context.
 fn record(event: CUevent, stream: CUstream) -> Result {
     let global = Global::get()?;
@@ -87,7 +93,9 @@ fn record(event: CUevent, stream: CUstream) -> Result {
 }
 
 fn elapsed(nowhere: bool, start: CUevent, end: CUevent) -> Result<f32> {
-    ensure(!nowhere)?;
+    if nowhere {
+        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+    }
     let global = Global::get()?;
     Event::elapsed(&*find(global, start)?, &*find(global, end)?)
 }

@@ -23,7 +23,10 @@ driver_calls! {
         ensure(wish.flags & !CUDA_EXTERNAL_MEMORY_DEDICATED == 0)?;
         match wish.type_ {
             CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD => {}
-            CUexternalMemoryHandleType(1..=9) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD => {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            // Those of other systems too.
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
         let handle = ExternalMemory::import(global, &context, wish.handle.fd, wish.size)?;
@@ -37,7 +40,7 @@ driver_calls! {
         bufferDesc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
     ) {
         let wish = bufferDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        ensure(!devPtr.is_null() && wish.flags == 0)?;
+        ensure(!devPtr.is_null() && !extMem.is_null() && wish.flags == 0)?;
         let global = Global::get()?;
         let memory = global.externals.get(extMem.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         put(devPtr, memory.map(global, wish.offset, wish.size)?.base)
@@ -45,6 +48,7 @@ driver_calls! {
 
     /// Ends an import. Ranges that are still mapped stay usable here.
     fn cuDestroyExternalMemory[Started](extMem: CUexternalMemory) {
+        ensure(!extMem.is_null())?;
         let gone = Global::get()?.externals.remove(extMem.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }

@@ -4,6 +4,7 @@ use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::context::current;
 use crate::state::memory::Use;
+use crate::state::stream::Stream;
 use crate::state::transfer::{Fill, Rows, Side, Word};
 use cuda_sys::{CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort};
@@ -41,17 +42,17 @@ driver_calls! {
 
     /// Fills memory with a byte in stream order.
     fn cuMemsetD8Async[Started](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
-        fill(dstDevice, 0, Word::Byte(uc), N, 1, |fill| fill.queued(hStream))
+        queue(dstDevice, 0, Word::Byte(uc), N, 1, hStream)
     }
 
     /// Fills memory with a 16-bit word in stream order.
     fn cuMemsetD16Async[Started](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
-        fill(dstDevice, 0, Word::Half(us), N, 1, |fill| fill.queued(hStream))
+        queue(dstDevice, 0, Word::Half(us), N, 1, hStream)
     }
 
     /// Fills memory with a 32-bit word in stream order.
     fn cuMemsetD32Async[Started](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
-        fill(dstDevice, 0, Word::Full(ui), N, 1, |fill| fill.queued(hStream))
+        queue(dstDevice, 0, Word::Full(ui), N, 1, hStream)
     }
 
     /// Fills rows with a byte in stream order.
@@ -63,7 +64,7 @@ driver_calls! {
         Height: usize,
         hStream: CUstream,
     ) {
-        fill(dstDevice, dstPitch, Word::Byte(uc), Width, Height, |fill| fill.queued(hStream))
+        queue(dstDevice, dstPitch, Word::Byte(uc), Width, Height, hStream)
     }
 
     /// Fills rows with a 16-bit word in stream order.
@@ -75,7 +76,7 @@ driver_calls! {
         Height: usize,
         hStream: CUstream,
     ) {
-        fill(dstDevice, dstPitch, Word::Half(us), Width, Height, |fill| fill.queued(hStream))
+        queue(dstDevice, dstPitch, Word::Half(us), Width, Height, hStream)
     }
 
     /// Fills rows with a 32-bit word in stream order.
@@ -87,11 +88,11 @@ driver_calls! {
         Height: usize,
         hStream: CUstream,
     ) {
-        fill(dstDevice, dstPitch, Word::Full(ui), Width, Height, |fill| fill.queued(hStream))
+        queue(dstDevice, dstPitch, Word::Full(ui), Width, Height, hStream)
     }
 }
 
-/// Checks a fill of `count` rows of `words` words, and runs it.
+/// Fills in the current context, after its work.
 fn fill(
     address: CUdeviceptr,
     pitch: usize,
@@ -100,8 +101,27 @@ fn fill(
     count: usize,
     run: impl FnOnce(Fill) -> Result,
 ) -> Result {
+    let device = current(Global::get()?)?.device;
+    checked(device, address, pitch, word, words, count, run)
+}
+
+/// Fills in stream order. The context is the stream's: none need be current.
+fn queue(address: CUdeviceptr, pitch: usize, word: Word, words: usize, count: usize, stream: CUstream) -> Result {
+    let device = Stream::find(Global::get()?, stream)?.context.device;
+    checked(device, address, pitch, word, words, count, |fill| fill.queued(stream))
+}
+
+/// Checks a fill of `count` rows of `words` words, and runs it.
+fn checked(
+    device: usize,
+    address: CUdeviceptr,
+    pitch: usize,
+    word: Word,
+    words: usize,
+    count: usize,
+    run: impl FnOnce(Fill) -> Result,
+) -> Result {
     let global = Global::get()?;
-    let context = current(global)?;
     if words == 0 || count == 0 {
         return Ok(());
     }
@@ -110,6 +130,6 @@ fn fill(
     ensure(address.is_multiple_of(word.size() as u64))?;
     ensure(count == 1 || pitch >= width && pitch.is_multiple_of(word.size()))?;
     let length = (count - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width)).ok_or(overflow)?;
-    let range = global.memory.range(address, length, context.device, Use::Write)?;
+    let range = global.memory.range(address, length, device, Use::Write)?;
     run(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word })
 }

@@ -18,7 +18,7 @@ driver_calls! {
     }
 
     /// Gives the release that is served.
-    fn cuDriverGetVersion[Library](driverVersion: *mut c_int) {
+    fn cuDriverGetVersion[Process](driverVersion: *mut c_int) {
         put(driverVersion, version() as c_int)
     }
 
@@ -32,7 +32,7 @@ driver_calls! {
         text(error, pStr, |texts| &texts.words)
     }
 
-    /// Finds a function by its name without suffix.
+    /// Finds a function by its name without suffix. That there is none is no error: the status says it.
     fn cuGetProcAddress_v2[Library](
         symbol: *const c_char,
         pfn: *mut *mut c_void,
@@ -40,26 +40,49 @@ driver_calls! {
         flags: cuuint64_t,
         symbolStatus: *mut CUdriverProcAddressQueryResult,
     ) {
-        ensure(!symbol.is_null() && !pfn.is_null() && flags <= 2)?;
-        pfn.write(ptr::null_mut());
+        ensure(!symbol.is_null() && !pfn.is_null() && flags <= LEGACY_STREAM | PER_THREAD_STREAM)?;
+        // A release that no known one comes near is refused; a negative one is newer than all.
+        ensure(i64::from(cudaVersion) / 1000 <= i64::from(NEWEST) / 1000)?;
+        let name = CStr::from_ptr(symbol).to_bytes();
         // The forms whose null stream is the thread's own are not served.
-        let found = if flags == 2 {
+        let found = if flags == PER_THREAD_STREAM && has_form_per_thread(name) {
             Err(CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
         } else {
-            find(CStr::from_ptr(symbol), cudaVersion)
+            find(name, u32::from_ne_bytes(cudaVersion.to_ne_bytes()))
         };
-        match found {
-            Ok(address) => {
-                pfn.write(address.cast_mut());
-                offer(symbolStatus, CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS);
-                Ok(())
-            }
-            Err(status) => {
-                offer(symbolStatus, status);
-                Err(CUresult::CUDA_ERROR_NOT_FOUND)
-            }
-        }
+        let (address, status) = match found {
+            Ok(address) => (address, CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS),
+            Err(status) => (ptr::null(), status),
+        };
+        pfn.write(address.cast_mut());
+        offer(symbolStatus, status);
+        Ok(())
     }
+}
+
+/// Flags of cuGetProcAddress: the null stream means the legacy one, or the thread's own.
+const LEGACY_STREAM: cuuint64_t = 1;
+const PER_THREAD_STREAM: cuuint64_t = 2;
+
+/// Whether a function has a second form in the driver, for which the null stream is the thread's own: those that take
+/// a stream or work in the default one.
+fn has_form_per_thread(name: &[u8]) -> bool {
+    const MAKE_OR_END: [&[u8]; 3] = [b"cuStreamCreate", b"cuStreamCreateWithPriority", b"cuStreamDestroy"];
+    const BEGIN: [&[u8]; 12] = [
+        b"cuMemcpy",
+        b"cuMemset",
+        b"cuStream",
+        b"cuEventRecord",
+        b"cuLaunch",
+        b"cuMemPrefetch",
+        b"cuMemDiscard",
+        b"cuMemAllocAsync",
+        b"cuMemAllocFromPoolAsync",
+        b"cuMemFreeAsync",
+        b"cuSignalExternal",
+        b"cuWaitExternal",
+    ];
+    !MAKE_OR_END.contains(&name) && BEGIN.iter().any(|begin| name.starts_with(begin))
 }
 
 /// The release that is served.
@@ -68,10 +91,11 @@ fn version() -> u32 {
 }
 
 /// The newest form of a function that a release has.
-fn find(base: &CStr, release: c_int) -> core::result::Result<*const c_void, CUdriverProcAddressQueryResult> {
-    let base = base.to_bytes();
-    let is_form =
-        |name: &[u8]| name.strip_prefix(base).is_some_and(|rest| matches!(rest, [] | [b'_', b'v', b'0'..=b'9']));
+fn find(base: &[u8], release: u32) -> core::result::Result<*const c_void, CUdriverProcAddressQueryResult> {
+    let is_form = |name: &[u8]| match name {
+        [stem @ .., b'_', b'v', b'0'..=b'9'] => stem == base,
+        name => name == base,
+    };
     let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     let mut newest = None;
     for symbol in Functions::SYMBOLS.iter().filter(|symbol| is_form(symbol.name.to_bytes())) {
@@ -81,7 +105,7 @@ fn find(base: &CStr, release: c_int) -> core::result::Result<*const c_void, CUdr
         }
         status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         let number = symbol.since.number();
-        if i64::from(number) <= i64::from(release) && newest.is_none_or(|(since, _)| since <= number) {
+        if number <= release && newest.is_none_or(|(since, _)| since <= number) {
             newest = Some((number, address));
         }
     }

@@ -43,7 +43,7 @@ driver_calls! {
 
     /// Exports an event that was made for it.
     fn cuIpcGetEventHandle[Started](pHandle: *mut CUipcEventHandle, event: CUevent) {
-        ensure(!pHandle.is_null())?;
+        ensure(!pHandle.is_null() && !event.is_null())?;
         let event = super::event::find(Global::get()?, event)?;
         let shared = event.shared().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         pHandle.cast::<[u8; 64]>().write(shared.ticket()?);

@@ -41,6 +41,7 @@ driver_calls! {
         ensure(!hfunc.is_null() && !name.is_null())?;
         let module = Global::get()?.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let name = CStr::from_ptr(name).to_bytes();
+        ensure(!name.is_empty())?;
         let found = module.functions.iter().find(|(builtin, _)| builtin.name().as_bytes() == name);
         let (_, handle) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         put(hfunc, ptr::without_provenance_mut(*handle as usize))

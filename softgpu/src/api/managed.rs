@@ -2,8 +2,8 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::memory::{Allocation, Origin, Use};
-use crate::state::notes::{Notes, same};
+use crate::state::memory::{Allocation, Use};
+use crate::state::notes::{Notes, Place, same};
 use crate::state::stream::Stream;
 use crate::state::sync::lock;
 use crate::state::transfer::{Fill, Rows, Side, Word};
@@ -12,6 +12,7 @@ use cuda_sys::{
     CUmemLocation, CUmemLocationType, CUresult, CUstream,
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ops::Range;
 use std::sync::Arc;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -60,6 +61,7 @@ driver_calls! {
         hStream: CUstream,
     ) {
         ensure(flags == 0)?;
+        refuse_default(hStream)?;
         ranges(dptrs, sizes, count)?.into_iter().try_for_each(|(at, size)| discard(at, size, hStream))
     }
 
@@ -76,6 +78,7 @@ driver_calls! {
     ) {
         ensure(flags == 0)?;
         let places = places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
+        refuse_default(hStream)?;
         for ((at, size), place) in ranges(dptrs, sizes, count)?.into_iter().zip(places) {
             discard(at, size, hStream)?;
             prefetch(at, size, place, hStream)?;
@@ -85,12 +88,12 @@ driver_calls! {
 
     /// Advises the driver on managed memory.
     fn cuMemAdvise[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice) {
-        advise(devPtr, count, advice, of_device(device))
+        advise(devPtr, count, advice, of_device(device), check_place)
     }
 
     /// Advises the driver on managed memory, with a place.
     fn cuMemAdvise_v2[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
-        advise(devPtr, count, advice, location)
+        advise(devPtr, count, advice, location, |place| check_place(place).map_err(|_| INVALID))
     }
 
     /// Asks about a range of managed memory.
@@ -102,7 +105,7 @@ driver_calls! {
         count: usize,
     ) {
         let block = managed(devPtr, count)?;
-        let answer = tell(&lock(&block.notes), attribute, dataSize)?;
+        let answer = tell(&lock(&block.notes), &range(devPtr, count), attribute, dataSize)?;
         put_numbers(data, &answer)
     }
 
@@ -118,7 +121,8 @@ driver_calls! {
         ensure(!data.is_null() && !dataSizes.is_null() && !attributes.is_null() && numAttributes > 0)?;
         let block = managed(devPtr, count)?;
         for n in 0..numAttributes {
-            let answer = tell(&lock(&block.notes), attributes.add(n).read(), dataSizes.add(n).read())?;
+            let (attribute, size) = (attributes.add(n).read(), dataSizes.add(n).read());
+            let answer = tell(&lock(&block.notes), &range(devPtr, count), attribute, size)?;
             put_numbers(data.add(n).read(), &answer)?;
         }
         Ok(())
@@ -160,16 +164,36 @@ fn check_place(place: CUmemLocation) -> Result {
 fn managed(address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
     ensure(size > 0)?;
     let block = Global::get()?.memory.at(address).ok_or(INVALID)?;
-    ensure(block.origin == Origin::Managed || block.pool.as_ref().is_some_and(|pool| pool.is_managed()))?;
+    ensure(block.is_managed())?;
     ensure(size as u64 <= block.size as u64 - (address - block.base))?;
     Ok(block)
+}
+
+/// The addresses of a range, which [`managed`] has checked.
+fn range(address: CUdeviceptr, size: usize) -> Range<u64> {
+    address..address.saturating_add(size as u64)
+}
+
+/// A place as it is noted.
+fn noted(place: CUmemLocation) -> Place {
+    let host = place.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+    (place.type_, if host { CU_DEVICE_CPU } else { place.id })
+}
+
+/// Contents are not dropped in the order of the legacy default stream.
+fn refuse_default(stream: CUstream) -> Result {
+    ensure(stream.addr() > 1)
 }
 
 fn prefetch(address: CUdeviceptr, size: usize, place: CUmemLocation, stream: CUstream) -> Result {
     let stream = Stream::find(Global::get()?, stream)?;
     check_place(place)?;
     let block = managed(address, size)?;
-    stream.submit(Vec::new(), move || lock(&block.notes).prefetched = Some(place)).map(drop)
+    stream
+        .submit(Vec::new(), move || {
+            lock(&block.notes).prefetched.set(range(address, size), Some(noted(place)));
+        })
+        .map(drop)
 }
 
 fn discard(address: CUdeviceptr, size: usize, stream: CUstream) -> Result {
@@ -221,24 +245,31 @@ unsafe fn places(
     (0..count).map(|n| of(n).ok_or(INVALID)).collect()
 }
 
-fn advise(address: CUdeviceptr, size: usize, advice: CUmem_advise, place: CUmemLocation) -> Result {
+/// Takes advice, with what checks the place where the advice has one.
+fn advise(
+    address: CUdeviceptr,
+    size: usize,
+    advice: CUmem_advise,
+    place: CUmemLocation,
+    check_place: impl Fn(CUmemLocation) -> Result,
+) -> Result {
     let block = managed(address, size)?;
-    let mut notes = lock(&block.notes);
+    let (mut notes, range) = (lock(&block.notes), range(address, size));
     match advice {
-        CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY => notes.read_mostly = true,
-        CUmem_advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY => notes.read_mostly = false,
+        CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY => notes.read_mostly.set(range, true),
+        CUmem_advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY => notes.read_mostly.set(range, false),
         CUmem_advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION => {
             check_place(place)?;
-            notes.preferred = Some(place);
+            notes.preferred.set(range, Some(noted(place)));
         }
-        CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => notes.preferred = None,
+        CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => notes.preferred.set(range, None),
         CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY => {
-            check_place(place)?;
+            check_place(place).and_then(|()| check_accessor(place))?;
             notes.accessed_by.retain(|other| !same(*other, place));
             notes.accessed_by.push(place);
         }
         CUmem_advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
-            check_place(place)?;
+            check_place(place).and_then(|()| check_accessor(place))?;
             notes.accessed_by.retain(|other| !same(*other, place));
         }
         _ => return Err(INVALID),
@@ -246,34 +277,43 @@ fn advise(address: CUdeviceptr, size: usize, advice: CUmem_advise, place: CUmemL
     Ok(())
 }
 
+/// Memory is accessed by devices and by the host as a whole.
+fn check_accessor(place: CUmemLocation) -> Result {
+    ensure(matches!(
+        place.type_,
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST
+    ))
+}
+
 /// A place as the number of a device.
-fn number(place: Option<CUmemLocation>) -> c_int {
+fn number(place: Option<Place>) -> c_int {
     match place {
-        Some(CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id }) => id,
+        Some((CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id)) => id,
         Some(_) => CU_DEVICE_CPU,
         None => CU_DEVICE_INVALID,
     }
 }
 
-/// An attribute of managed memory, as the numbers that fill `size` bytes.
-fn tell(notes: &Notes, attribute: CUmem_range_attribute, size: usize) -> Result<Vec<c_int>> {
+/// An attribute of a range of managed memory, as the numbers that fill `size` bytes.
+fn tell(notes: &Notes, range: &Range<u64>, attribute: CUmem_range_attribute, size: usize) -> Result<Vec<c_int>> {
     use CUmem_range_attribute as A;
     ensure(size >= 4 && size.is_multiple_of(4))?;
     if attribute == A::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY {
-        let named = notes.accessed_by.iter().map(|place| number(Some(*place)));
+        let named = notes.accessed_by.iter().map(|place| number(Some(noted(*place))));
         return Ok(named.chain(std::iter::repeat(CU_DEVICE_INVALID)).take(size / 4).collect());
     }
     ensure(size == 4)?;
-    let kind = |place: Option<CUmemLocation>| place.map_or(0, |place| place.type_.0 as c_int);
-    let id = |place: Option<CUmemLocation>| place.map_or(0, |place| place.id);
+    let kind = |place: Option<Place>| place.map_or(0, |(kind, _)| kind.0 as c_int);
+    let id = |place: Option<Place>| place.map_or(CU_DEVICE_INVALID, |(_, id)| id);
+    let (preferred, prefetched) = (notes.preferred.get(range), notes.prefetched.get(range));
     Ok(vec![match attribute {
-        A::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => c_int::from(notes.read_mostly),
-        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => number(notes.preferred),
-        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => number(notes.prefetched),
-        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(notes.preferred),
-        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID => id(notes.preferred),
-        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(notes.prefetched),
-        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => id(notes.prefetched),
+        A::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => c_int::from(notes.read_mostly.get(range)),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => number(preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => number(prefetched),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID => id(preferred),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(prefetched),
+        A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => id(prefetched),
         _ => return Err(INVALID),
     }])
 }

@@ -18,13 +18,14 @@ driver_calls! {
     fn cuMemGetInfo_v2[Started](free: *mut usize, total: *mut usize) {
         let global = Global::get()?;
         let store = &global.devices[current(global)?.device].store;
-        ensure(!free.is_null() && !total.is_null())?;
-        put(free, store.free() as usize)?;
-        put(total, store.total as usize)
+        offer(free, store.free() as usize);
+        offer(total, store.total as usize);
+        Ok(())
     }
 
     /// Allocates device memory.
     fn cuMemAlloc_v2[Started](dptr: *mut CUdeviceptr, bytesize: usize) {
+        current(Global::get()?)?;
         ensure(!dptr.is_null())?;
         put(dptr, allocate(bytesize)?)
     }
@@ -97,7 +98,11 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     let freeable =
         |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
     let block = global.memory.remove(address, freeable);
-    let block = block.ok_or_else(|| global.memory.wrong_free(call, address))?;
+    let Some(block) = block else {
+        let code = global.memory.wrong_free(call, address);
+        // What a context held went with it: that is said where it is still current.
+        return Err(current(global).err().filter(|code| *code != CUresult::CUDA_ERROR_INVALID_CONTEXT).unwrap_or(code));
+    };
     // What vkgdr frees, it still holds.
     check_idle(call, &block, if call == "vkgdr_memory_free" { 2 } else { 1 });
     match &block.context {

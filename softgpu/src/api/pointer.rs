@@ -43,9 +43,9 @@ impl Value {
         Some(match attribute {
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(CU_DEVICE_INVALID),
             A::CU_POINTER_ATTRIBUTE_CONTEXT
+            | A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR
             | A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
             | A::CU_POINTER_ATTRIBUTE_HOST_POINTER
-            | A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR
             | A::CU_POINTER_ATTRIBUTE_RANGE_SIZE
             | A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
             | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE
@@ -81,6 +81,10 @@ driver_calls! {
         for n in 0..numAttributes as usize {
             let (attribute, out) = (attributes.add(n).read(), data.add(n).read());
             ensure(!out.is_null())?;
+            if block.is_none() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR {
+                // The driver leaves the caller's value.
+                continue;
+            }
             let empty = Value::unknown(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
             let value = match &block {
                 Some(block) => value(attribute, block, ptr).unwrap_or(empty),
@@ -112,6 +116,7 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
         Some(context) => super::context::handle_of(context),
         None => ptr::null_mut(),
     };
+    let in_host_pool = of_pool.is_some_and(|pool| pool.is_host());
     let flag = |set: bool| Value::Word(u32::from(set));
     Ok(match attribute {
         A::CU_POINTER_ATTRIBUTE_CONTEXT => Value::Pointer(context.addr()),
@@ -119,14 +124,15 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
             true => CUmemorytype::CU_MEMORYTYPE_HOST.0,
             false => CUmemorytype::CU_MEMORYTYPE_DEVICE.0,
         }),
+        // Memory of a host pool has no other address for the device, and nobody's range.
+        A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER if in_host_pool => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR if in_host_pool => Value::Pointer(0),
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(address as usize),
         A::CU_POINTER_ATTRIBUTE_HOST_POINTER if block.is_host_accessible() => Value::Pointer(address as usize),
-        A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => flag(lock(&block.notes).sync_memops),
+        A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => flag(lock(&block.notes).sync_memops || block.is_managed()),
         A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
         A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => Value::Long(block.sequence),
-        A::CU_POINTER_ATTRIBUTE_IS_MANAGED => {
-            flag(block.origin == Origin::Managed || of_pool.is_some_and(|pool| pool.is_managed()))
-        }
+        A::CU_POINTER_ATTRIBUTE_IS_MANAGED => flag(block.is_managed()),
         A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(block.device as c_int),
         A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => flag(block.origin == Origin::Device),
         // No other device reaches its memory.
@@ -134,13 +140,15 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
         A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
             Value::Pointer(block.base as usize)
         }
-        A::CU_POINTER_ATTRIBUTE_RANGE_SIZE | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => Value::Pointer(block.size),
+        A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Value::Pointer(block.size),
+        A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => Value::Pointer(mapping_size(block)),
         A::CU_POINTER_ATTRIBUTE_MAPPED => flag(true),
         A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => {
             let of_pool = of_pool.is_some_and(|pool| pool.shared().is_some());
             Value::Long(u64::from(of_pool || block.mapped().is_some_and(|mapped| mapped.physical.is_shared())))
         }
         A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => Value::Word(match of_pool {
+            Some(_) if in_host_pool => 3,
             Some(pool) => pool.access(block.device).0,
             None if block.origin == Origin::Virtual => lock(&block.notes).rights_of_device(block.device).0,
             None => 3,
@@ -148,4 +156,14 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
         A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => Value::Pointer(pool.addr()),
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     })
+}
+
+/// The size of the mapping that a block lies in, as a driver makes them: whole pages of 2 MiB, and 32 MiB for pools.
+fn mapping_size(block: &Allocation) -> usize {
+    let page = match block.origin {
+        Origin::Device | Origin::Host | Origin::Managed => 2 << 20,
+        Origin::Pool => 32 << 20,
+        _ => return block.size,
+    };
+    block.size.checked_next_multiple_of(page).unwrap_or(block.size)
 }

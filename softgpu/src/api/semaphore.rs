@@ -25,7 +25,11 @@ driver_calls! {
         let context = current(global)?;
         match wish.type_ {
             CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD => {}
-            CUexternalSemaphoreHandleType(1..=10) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD => {
+                Semaphore::check(wish.handle.fd)?;
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            // Those of other systems too.
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
         let handle = Semaphore::import(global, &context, wish.handle.fd)?;
@@ -58,6 +62,7 @@ driver_calls! {
 
     /// Ends an import.
     fn cuDestroyExternalSemaphore[Started](extSem: CUexternalSemaphore) {
+        ensure(!extSem.is_null())?;
         let gone = Global::get()?.semaphores.remove(extSem.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }

@@ -53,6 +53,7 @@ driver_calls! {
         let stream = Stream::find(global, hStream)?;
         let event = super::event::find(global, hEvent)?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
+        super::event::refuse_external(Flags)?;
         event.hold(&stream)
     }
 
@@ -107,7 +108,8 @@ driver_calls! {
 
     /// Swaps the calling thread's capture mode, which concerns nothing that is served.
     fn cuThreadExchangeStreamCaptureMode[Started](mode: *mut CUstreamCaptureMode) {
-        ensure(!mode.is_null() && mode.read().0 <= 2)?;
+        // An unknown mode is taken too, as by the driver.
+        ensure(!mode.is_null())?;
         mode.write(CAPTURE_MODE.with(|kept| kept.replace(mode.read())));
         Ok(())
     }
@@ -178,7 +180,10 @@ impl Word {
         let global = Global::get()?;
         let stream = Stream::find(global, stream)?;
         ensure(address != 0 && address.is_multiple_of(size as u64))?;
-        Ok(Self(global.memory.range(address, size, stream.context.device, purpose)?))
+        let range = global.memory.range(address, size, stream.context.device, purpose)?;
+        // Managed memory may move, so that it holds no such words.
+        ensure(!range.block.as_ref().is_some_and(|block| block.is_managed()))?;
+        Ok(Self(range))
     }
 
     fn load(&self) -> u64 {
@@ -221,6 +226,10 @@ fn wait_value(stream: CUstream, word: Word, value: u64, flags: c_uint) -> Result
     let flush = CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_FLUSH.0;
     let comparison = flags & !flush;
     ensure(comparison <= CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR.0)?;
+    if flags != comparison {
+        // As cuDeviceGetAttribute says: no device flushes what others wrote to it.
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
     let stream = Stream::find(Global::get()?, stream)?;
     let context = stream.context.clone();
     stream.submit(Vec::new(), move || {
@@ -238,7 +247,8 @@ fn wait_value(stream: CUstream, word: Word, value: u64, flags: c_uint) -> Result
 }
 
 fn write_value(stream: CUstream, word: Word, value: u64, flags: c_uint) -> Result {
-    ensure(flags <= 1)?;
+    // A write without a barrier is refused too.
+    ensure(flags == 0)?;
     let stream = Stream::find(Global::get()?, stream)?;
     stream.submit(Vec::new(), move || word.store(value))?;
     Ok(())

@@ -186,7 +186,8 @@ fn sticky(name: &str) -> Option<CUresult> {
         return None;
     }
     let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned()).ok()??;
-    top.failure()
+    // What has ended answers with that instead.
+    top.failure().filter(|_| top.is_alive())
 }
 
 /// What a call that waited answers, if work failed meanwhile.
@@ -205,6 +206,7 @@ fn waits(name: &str) -> bool {
 
 /// Whether a function works in a context, so that the context's error is its answer.
 fn is_context_work(name: &str) -> bool {
-    let manages = ["cuDevice", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];
+    let manages =
+        ["cuDevice", "cuPointerGet", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];
     !manages.iter().any(|prefix| name.starts_with(prefix))
 }

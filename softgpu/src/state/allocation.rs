@@ -249,8 +249,13 @@ impl Allocation {
         }
     }
 
+    /// Whether it is managed memory, of a pool or not.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
+    }
+
     /// Whether the CPU may use its addresses.
     pub(crate) fn is_host_accessible(&self) -> bool {
-        self.is_host() || self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
+        self.is_host() || self.is_managed()
     }
 }

@@ -63,6 +63,13 @@ impl Context {
         }
     }
 
+    /// What stands for a destroyed context where its handle is still used.
+    pub(crate) fn ended(handle: u64) -> Self {
+        let context = Self::new(next_sequence(), handle, 0, 0, false);
+        context.end();
+        context
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }

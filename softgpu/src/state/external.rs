@@ -83,12 +83,13 @@ impl ExternalMemory {
     /// Imports an opaque file descriptor. It belongs to the driver only when this succeeds.
     pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd, size: u64) -> Result<u64> {
         ensure(size > 0)?;
-        let borrowed = open_descriptor(fd)?;
+        let unknown = CUresult::CUDA_ERROR_UNKNOWN;
+        let borrowed = open_descriptor(fd).map_err(|_| unknown)?;
         let first = if is_memory_file(borrowed) {
             ensure(file_size(borrowed).is_ok_and(|room| size <= room))?;
             None
         } else {
-            let vulkan = global.vulkan().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+            let vulkan = global.vulkan().ok_or(unknown)?;
             Some(vulkan.import(context.device, borrowed, size)?)
         };
         // SAFETY: the import succeeded, so the descriptor is the driver's from here on, as the interface says.

@@ -82,7 +82,7 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
         return names.into_iter().map(|name| of_name(name).ok_or(unknown)).collect();
     }
     if !image.lines().any(|line| line.trim_start().starts_with(".version")) {
-        return Err(CUresult::CUDA_ERROR_INVALID_PTX);
+        return Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
     }
     let mut words = image.split([' ', '\t', '\r', '\n', '(', ')']).filter(|word| !word.is_empty());
     let mut found = Vec::new();
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(named_in("softgpu kernels"), Ok(Builtin::ALL.to_vec()));
         assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![Builtin::Answer]));
         assert_eq!(named_in("softgpu kernels: x"), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+        assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     }
 
     #[test]

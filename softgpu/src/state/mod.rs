@@ -17,6 +17,7 @@ pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod semaphore;
 pub(crate) mod shared_event;
+pub(crate) mod spans;
 pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod transfer;
@@ -168,6 +169,16 @@ impl Global {
         }
     }
 
+    /// A context by its handle; for one that was destroyed a stand-in, which is as dead.
+    pub(crate) fn context_or_ended(&self, handle: CUcontext) -> Result<Arc<Context>> {
+        let number = handle.addr() as u64;
+        match self.contexts.get(number) {
+            Some(context) => Ok(context),
+            None if self.contexts.was_given(number) => Ok(Arc::new(Context::ended(number))),
+            None => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        }
+    }
+
     /// Ends a context's life, after its work: all that it holds is freed.
     pub(crate) fn end_context(&self, context: &Arc<Context>) {
         if context.end() {
@@ -179,7 +190,7 @@ impl Global {
     }
 
     /// Frees all that a context holds, after its work.
-    pub(crate) fn empty_context(&self, context: &Arc<Context>) {
+    fn empty_context(&self, context: &Arc<Context>) {
         let held = |by: &Arc<Context>| Arc::ptr_eq(by, context);
         context.synchronize();
         for stream in self.streams.remove_where(|stream| held(&stream.context)) {

@@ -1,5 +1,6 @@
 //! What is said of a block of memory while it lives.
 
+use super::spans::Spans;
 use cuda_sys::{CUmemAccess_flags, CUmemLocation, CUmemLocationType};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ pub(crate) struct Notes {
     /// Whether synchronous calls on it are to be so at any price.
     pub(crate) sync_memops: bool,
     /// Managed memory that is mostly read.
-    pub(crate) read_mostly: bool,
+    pub(crate) read_mostly: Spans<bool>,
     /// Where managed memory should live.
-    pub(crate) preferred: Option<CUmemLocation>,
+    pub(crate) preferred: Spans<Option<Place>>,
     /// Who managed memory should stay mapped for.
     pub(crate) accessed_by: Vec<CUmemLocation>,
     /// Where managed memory was sent last.
-    pub(crate) prefetched: Option<CUmemLocation>,
+    pub(crate) prefetched: Spans<Option<Place>>,
     /// Who may use a mapping.
     pub(crate) rights: Vec<(CUmemLocation, CUmemAccess_flags)>,
     /// How often an import was opened, beyond the first time.
@@ -48,6 +49,9 @@ impl Notes {
         self.rights.iter().fold(0, |all, (_, flags)| all | flags.0)
     }
 }
+
+/// A place of managed memory: its kind and its number, which is -1 for the host.
+pub(crate) type Place = (CUmemLocationType, i32);
 
 /// Whether two places are one; the host has no number.
 pub(crate) fn same(one: CUmemLocation, other: CUmemLocation) -> bool {

@@ -18,11 +18,17 @@ pub(crate) struct Semaphore {
 }
 
 impl Semaphore {
+    /// Checks that a descriptor is a semaphore.
+    pub(crate) fn check(fd: RawFd) -> Result {
+        let unknown = CUresult::CUDA_ERROR_UNKNOWN;
+        open_descriptor(fd).map_err(|_| unknown)?;
+        let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| unknown)?;
+        if link.to_string_lossy() == "anon_inode:[eventfd]" { Ok(()) } else { Err(unknown) }
+    }
+
     /// Imports a descriptor, which belongs to the driver only when this succeeds.
     pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd) -> Result<u64> {
-        open_descriptor(fd)?;
-        let link = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-        ensure(link.is_ok_and(|link| link.to_string_lossy() == "anon_inode:[eventfd]"))?;
+        Self::check(fd)?;
         // SAFETY: the descriptor is open; waits must not block in a read that another one won.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);

@@ -35,7 +35,8 @@ impl SharedEvent {
 
     /// Opens another process's event.
     pub(crate) fn open(bytes: &[u8; 64]) -> Result<Self> {
-        Self::map(Ticket::read(bytes, Purpose::Event)?.open(NAME)?)
+        let ticket = Ticket::read(bytes, Purpose::Event).map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
+        Self::map(ticket.open(NAME)?)
     }
 
     /// What another process opens it with.

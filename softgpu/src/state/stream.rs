@@ -17,7 +17,7 @@ const PER_THREAD: u64 = 2;
 /// A stream. Values are views: the queue is what they share.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// What cuStreamGetId gives; 1 and 2 for the default streams.
+    /// What cuStreamGetId gives.
     pub(crate) id: u64,
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
@@ -26,8 +26,11 @@ pub(crate) struct Stream {
     queue: Arc<Queue>,
 }
 
+/// The numbers of the default streams, as a real driver gives them.
+const LEGACY_ID: u64 = 7;
+const PER_THREAD_ID: u64 = 15;
 /// The next stream's number; lower ones are those of default streams.
-static NEXT_ID: AtomicU64 = AtomicU64::new(8);
+static NEXT_ID: AtomicU64 = AtomicU64::new(PER_THREAD_ID + 1);
 
 impl Stream {
     /// Makes a stream.
@@ -46,12 +49,12 @@ impl Stream {
             0 | LEGACY => {
                 let context = current(global)?;
                 let queue = context.legacy().clone();
-                Ok(Stream { id: LEGACY, sequence: 0, context, role: Role::Legacy, priority: 0, queue })
+                Ok(Stream { id: LEGACY_ID, sequence: 0, context, role: Role::Legacy, priority: 0, queue })
             }
             PER_THREAD => {
                 let context = current(global)?;
                 let queue = context.per_thread();
-                Ok(Stream { id: PER_THREAD, sequence: 0, context, role: Role::Blocking, priority: 0, queue })
+                Ok(Stream { id: PER_THREAD_ID, sequence: 0, context, role: Role::Blocking, priority: 0, queue })
             }
             handle => match global.streams.get(handle) {
                 Some(stream) if stream.context.is_alive() => match stream.context.failure() {
