@@ -226,8 +226,9 @@ fn imported(l: &mut Lab, fd: i32, data: &mut CUmemPoolPtrExportData) {
     let mut forged = CUmemPoolPtrExportData::default();
     ask!(l, "import a forged block" => VALUE, cuMemPoolImportPointer(&mut one, pool, &mut forged));
     ask!(l, "import a block" => OK, cuMemPoolImportPointer(&mut one, pool, data));
-    ask!(l, "import it again" => OK, cuMemPoolImportPointer(&mut two, pool, data));
-    l.check("the same address", one == two, true);
+    // What one gets of the host's memory is mapped once; the device's memory has the address that it has.
+    ask!(l, "import it again", cuMemPoolImportPointer(&mut two, pool, data));
+    l.say("the same address", one == two);
     l.bytes::<2>("its bytes", one);
     ask!(l, "import it by the second pool", cuMemPoolImportPointer(&mut two, again, data));
     l.say("the same address by the second pool", one == two);

@@ -30,7 +30,7 @@ driver_calls! {
 
     /// Opens another process's block.
     fn cuIpcOpenMemHandle_v2[Started](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
-        ensure(!pdptr.is_null() && Flags <= 1)?;
+        ensure(!pdptr.is_null() && Flags == 1)?;
         let global = Global::get()?;
         let context = current(global)?;
         put(pdptr, open_memory(global, &context, &handle.reserved.map(|byte| byte as u8))?)

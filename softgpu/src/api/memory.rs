@@ -25,7 +25,7 @@ driver_calls! {
 
     /// Allocates device memory.
     fn cuMemAlloc_v2[Started](dptr: *mut CUdeviceptr, bytesize: usize) {
-        ensure(!dptr.is_null())?;
+        put(dptr, 0)?;
         put(dptr, allocate(bytesize)?)
     }
 
