@@ -107,7 +107,7 @@ driver_calls! {
     ) {
         ensure(!handle.is_null())?;
         ensure(shHandleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
-        let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)?;
         put(handle, Physical::import(Global::get()?, fd)?)
     }
 

@@ -218,9 +218,8 @@ impl Pool {
         ensure(device < global.devices.len())?;
         // A pool that is here already has the handle that it has.
         let number = file_number(file).map_err(|_| invalid)?;
-        let same = |pool: &Arc<Self>| {
-            pool.shared.as_ref().is_some_and(|shared| shared.imported && shared.number == number)
-        };
+        let same =
+            |pool: &Arc<Self>| pool.shared.as_ref().is_some_and(|shared| shared.imported && shared.number == number);
         if let Some(pool) = global.pools.all().into_iter().find(same) {
             return Ok(global.pools.handle(pool.sequence));
         }
@@ -250,23 +249,25 @@ impl Pool {
 
     /// What a device may do with this pool's memory.
     pub(crate) fn access(&self, device: usize) -> CUmemAccess_flags {
-        match self.place {
-            Place::Device if device == self.device => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            _ => lock(&self.account)
-                .access
-                .get(&device)
-                .copied()
-                .unwrap_or(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE),
-        }
+        if self.is_managed() { CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { self.given(device) }
     }
 
-    /// What a place may do with this pool's memory.
+    /// What a device was given, and what the owner has.
+    fn given(&self, device: usize) -> CUmemAccess_flags {
+        if self.place == Place::Device && device == self.device {
+            return CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        }
+        let none = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        lock(&self.account).access.get(&device).copied().unwrap_or(none)
+    }
+
+    /// What a place was given of this pool's memory; to managed memory all have rights without that.
     pub(crate) fn access_of(&self, devices: usize, location: CUmemLocation) -> Result<CUmemAccess_flags> {
         match location.type_ {
             CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
                 let device = usize::try_from(location.id).unwrap_or(usize::MAX);
                 ensure(device < devices)?;
-                Ok(self.access(device))
+                Ok(self.given(device))
             }
             CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 Ok(match self.is_host() {
@@ -282,7 +283,7 @@ impl Pool {
     /// host memory does not let devices use its blocks.
     pub(crate) fn allows(&self, device: usize, right: u32) -> bool {
         let closed = self.is_host() && self.shared.as_ref().is_some_and(|shared| shared.imported);
-        self.is_managed() || !closed && self.access(device).0 & right != 0
+        !closed && self.access(device).0 & right != 0
     }
 
     /// Sets what a device may do.
