@@ -94,11 +94,12 @@ fn bad_places(l: &mut Lab) -> Run {
     ask!(l, "all bytes", cuMemsetD8_v2(memory, 1, usize::MAX));
     ask!(l, "more than all bytes", cuMemsetD32_v2(memory, 1, usize::MAX));
     let (host, managed) = (l.host(64)?, l.managed(64)?);
-    ask!(l, "pinned memory" => OK, cuMemsetD8_v2(host as CUdeviceptr, 2, 64));
-    ask!(l, "managed memory" => OK, cuMemsetD8_v2(managed, 2, 64));
-    ask!(l, "the context" => OK, cuCtxSynchronize());
+    // A real device faults in the fills of all bytes: the context is lost from there on.
+    ask!(l, "pinned memory", cuMemsetD8_v2(host as CUdeviceptr, 2, 64));
+    ask!(l, "managed memory", cuMemsetD8_v2(managed, 2, 64));
+    ask!(l, "the context", cuCtxSynchronize());
     // SAFETY: pinned memory of this case, which no device writes any more.
-    l.check("the CPU sees", unsafe { host.read_volatile() }, 2);
+    l.say("the CPU sees", unsafe { host.read_volatile() });
     Ok(())
 }
 

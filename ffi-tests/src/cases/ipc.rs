@@ -226,6 +226,7 @@ fn imported(l: &mut Lab, fd: i32, data: &mut CUmemPoolPtrExportData) {
     let mut forged = CUmemPoolPtrExportData::default();
     ask!(l, "import a forged block" => VALUE, cuMemPoolImportPointer(&mut one, pool, &mut forged));
     ask!(l, "import a block" => OK, cuMemPoolImportPointer(&mut one, pool, data));
+    // What one gets of the host's memory is mapped once; the device's memory has the address that it has.
     ask!(l, "import it again", cuMemPoolImportPointer(&mut two, pool, data));
     l.say("the same address", one == two);
     l.bytes::<2>("its bytes", one);

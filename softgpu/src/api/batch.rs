@@ -5,7 +5,7 @@ use crate::call::{Result, driver_calls, ensure, offer};
 use crate::state::Global;
 use crate::state::stream::Stream;
 use crate::state::transfer::Copy;
-use cuda_sys::{CUdeviceptr, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
+use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {
     /// Does many copies, and tells which one was wrong: none of them is done then.
@@ -20,8 +20,14 @@ driver_calls! {
         failIdx: *mut usize,
         hStream: CUstream,
     ) {
+        // On the null stream it is not touched.
+        if !hStream.is_null() {
+            offer(failIdx, NONE);
+        }
         batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(failed, code)| {
-            offer(failIdx, failed);
+            if !hStream.is_null() {
+                offer(failIdx, failed);
+            }
             code
         })
     }
@@ -69,9 +75,8 @@ unsafe fn batch(
     for n in 0..count {
         // SAFETY: by this function's contract.
         let (to, from, size) = unsafe { (to.add(n).read(), from.add(n).read(), sizes.add(n).read()) };
-        if size > 0 {
-            copies.push(anywhere(to, from, size, device).map_err(|code| (n, code))?);
-        }
+        let copy = ensure(size > 0).and_then(|()| anywhere(to, from, size, device));
+        copies.push(copy.map_err(|code| (n, code))?);
     }
     copies.into_iter().try_for_each(|copy: Copy| copy.queued(stream)).map_err(general)
 }
@@ -97,6 +102,12 @@ unsafe fn check_attributes(
         let order = attribute.srcAccessOrder.0;
         ensure((1..=CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_ANY.0).contains(&order))?;
         ensure(attribute.flags <= 1)?;
+        for hint in [attribute.srcLocHint, attribute.dstLocHint] {
+            ensure(match hint.type_ {
+                CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Global::get()?.device(hint.id).is_ok(),
+                CUmemLocationType(kind) => kind <= CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.0,
+            })?;
+        }
     }
     Ok(())
 }

@@ -145,8 +145,13 @@ pub(super) fn anywhere(to: CUdeviceptr, from: CUdeviceptr, length: usize, device
 
 fn peers(to: CUcontext, from: CUcontext) -> Result {
     let global = Global::get()?;
-    global.context(to)?;
-    global.context(from).map(drop)
+    // Null is the current context.
+    for context in [to, from] {
+        if !context.is_null() {
+            global.context(context)?;
+        }
+    }
+    Ok(())
 }
 
 /// One side of a copy of rows, as the descriptor states it.
@@ -165,20 +170,21 @@ impl Stated {
             CUmemorytype::CU_MEMORYTYPE_HOST => End::Any as fn(u64) -> End,
             CUmemorytype::CU_MEMORYTYPE_DEVICE => End::Known,
             CUmemorytype::CU_MEMORYTYPE_UNIFIED => End::Any,
-            CUmemorytype::CU_MEMORYTYPE_ARRAY => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
         let base = if self.kind == CUmemorytype::CU_MEMORYTYPE_HOST { self.host } else { self.device };
         let right = self.x.checked_add(rows.width).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        ensure(rows.count <= 1 && self.y == 0 || right <= self.pitch)?;
-        let start = || (self.y.checked_mul(self.pitch)?).checked_add(self.x);
-        let length = || (rows.count - 1).checked_mul(self.pitch)?.checked_add(rows.width);
+        // Without a pitch, row follows upon row.
+        let pitch = if self.pitch == 0 { right } else { self.pitch };
+        ensure(rows.count <= 1 && self.y == 0 || right <= pitch)?;
+        let start = || (self.y.checked_mul(pitch)?).checked_add(self.x);
+        let length = || (rows.count - 1).checked_mul(pitch)?.checked_add(rows.width);
         let (Some(start), Some(length)) = (start(), length()) else {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         };
         ensure(base != 0)?;
         let address = base.checked_add(start as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        Ok(Side { range: range(make(address), length, purpose)?, pitch: self.pitch })
+        Ok(Side { range: range(make(address), length, purpose)?, pitch })
     }
 }
 

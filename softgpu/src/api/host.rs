@@ -4,12 +4,17 @@ use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::context::current;
-use crate::state::mapping::{Mapping, PAGE};
+use crate::state::mapping::Mapping;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUdeviceptr, CUresult};
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
+
+/// What registered memory is said to have been made with: for all contexts, mapped.
+const SHAPES: c_uint = 3;
+/// The device only reads it.
+const READ_ONLY: c_uint = 8;
 
 driver_calls! {
     /// Allocates pinned host memory.
@@ -52,11 +57,13 @@ driver_calls! {
     fn cuMemHostRegister_v2[Started](p: *mut c_void, bytesize: usize, Flags: c_uint) {
         let global = Global::get()?;
         let context = current(global)?;
-        ensure(!p.is_null() && bytesize > 0 && Flags & !15 == 0)?;
-        ensure(is_mapped(p.addr(), bytesize))?;
+        ensure(!p.is_null() && bytesize > 0 && Flags & !(SHAPES | READ_ONLY) == 0)?;
+        let known = global.memory.at(p.addr() as u64);
+        ensure(known.is_none_or(|block| block.origin == Origin::Registered))?;
+        ensure(is_mapped(p.addr(), bytesize, Flags & READ_ONLY == 0))?;
         let storage = Storage::Caller(p.expose_provenance());
         let block = Allocation::new(&context, Origin::Registered, bytesize, storage, None);
-        let block = global.memory.insert_apart(block.flagged(Flags | CU_MEMHOSTALLOC_DEVICEMAP));
+        let block = global.memory.insert_apart(block.flagged(Flags & SHAPES | CU_MEMHOSTALLOC_DEVICEMAP));
         block.map(drop).ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     }
 
@@ -64,6 +71,8 @@ driver_calls! {
     fn cuMemHostUnregister[Started](p: *mut c_void) {
         ensure(!p.is_null())?;
         let memory = &Global::get()?.memory;
+        let known = memory.at(p.addr() as u64);
+        ensure(known.is_none_or(|block| block.origin == Origin::Registered && block.base == p.addr() as u64))?;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Registered);
         release("cuMemHostUnregister", block.ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?);
         Ok(())
@@ -99,11 +108,22 @@ fn release(call: &'static str, block: Arc<Allocation>) {
     }
 }
 
-/// Whether every page of a range is mapped in this process.
-fn is_mapped(address: usize, size: usize) -> bool {
-    let start = address / PAGE * PAGE;
-    let Some(end) = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE)) else { return false };
-    // msync of a range with a hole says so; with MS_ASYNC it does nothing else.
-    // SAFETY: msync takes any range, and touches no memory.
-    unsafe { libc::msync(ptr::without_provenance_mut(start), end - start, libc::MS_ASYNC) == 0 }
+/// Whether the program may read every page of a range, and write it if `write` is set.
+fn is_mapped(address: usize, size: usize, write: bool) -> bool {
+    let Some(end) = address.checked_add(size) else { return false };
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
+    let mut reached = address;
+    for line in maps.lines() {
+        let Some((range, rest)) = line.split_once(' ') else { continue };
+        let Some((from, to)) = range.split_once('-') else { continue };
+        let number = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+        let (from, to) = (number(from), number(to));
+        if reached < to && reached < end {
+            if from > reached || !rest.starts_with(if write { "rw" } else { "r" }) {
+                return false;
+            }
+            reached = to;
+        }
+    }
+    reached >= end
 }

@@ -30,7 +30,7 @@ driver_calls! {
 
     /// Opens another process's block.
     fn cuIpcOpenMemHandle_v2[Started](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
-        ensure(!pdptr.is_null() && Flags <= 1)?;
+        ensure(!pdptr.is_null() && Flags == 1)?;
         let global = Global::get()?;
         let context = current(global)?;
         put(pdptr, open_memory(global, &context, &handle.reserved.map(|byte| byte as u8))?)
@@ -83,7 +83,7 @@ driver_calls! {
     ) {
         ensure(!pool_out.is_null() && flags == 0)?;
         ensure(handleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
-        let fd = RawFd::try_from(handle.addr()).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let fd = RawFd::try_from(handle.addr()).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)?;
         let pool = Pool::import(Global::get()?, fd)?;
         put(pool_out, ptr::without_provenance_mut(pool as usize))
     }

@@ -27,6 +27,7 @@ driver_calls! {
     fn cuMemAlloc_v2[Started](dptr: *mut CUdeviceptr, bytesize: usize) {
         current(Global::get()?)?;
         ensure(!dptr.is_null())?;
+        put(dptr, 0)?;
         put(dptr, allocate(bytesize)?)
     }
 

@@ -5,9 +5,9 @@ use crate::call::{Result, driver_calls, ensure, put};
 use crate::misuse::{Misuse, report};
 use crate::state::Global;
 use crate::state::memory::Origin;
+use crate::state::place_pools::{Spot, forget};
 use crate::state::pool::{Attribute, Pool};
 use crate::state::stream::Stream;
-use crate::state::sync::lock;
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
@@ -52,6 +52,11 @@ driver_calls! {
             report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
             return Ok(());
         }
+        let managed = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Managed);
+        if let Some(block) = managed {
+            report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
         let block = global.memory.remove(dptr, |block| block.origin == Origin::Pool);
         let block = block.ok_or_else(|| global.memory.wrong_free("cuMemFreeAsync", dptr))?;
         if stream.is_idle() {
@@ -74,19 +79,13 @@ driver_calls! {
         let gone = Pool::find(global, pool)?;
         ensure(!gone.builtin)?;
         global.pools.remove(pool.addr() as u64);
-        for device in &global.devices {
-            let mut present = lock(&device.pool);
-            if Arc::ptr_eq(&present.1, &gone) {
-                *present = device.default_pool.clone();
-            }
-        }
+        forget(global, &gone);
         Ok(())
     }
 
-    /// Gives unused memory back to the system: there is none.
+    /// Gives back what is reserved and not used.
     fn cuMemPoolTrimTo[Started](pool: CUmemoryPool, minBytesToKeep: usize) {
-        let _ = minBytesToKeep;
-        Pool::find(Global::get()?, pool).map(drop)
+        Pool::find(Global::get()?, pool)?.trim(minBytesToKeep as u64)
     }
 
     /// Sets an attribute.
@@ -113,7 +112,7 @@ driver_calls! {
     fn cuMemPoolSetAccess[Started](pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let global = Global::get()?;
         let pool = Pool::find(global, pool)?;
-        ensure(count == 0 || !map.is_null())?;
+        ensure(count > 0 && !map.is_null())?;
         for n in 0..count {
             let wish = map.add(n).read();
             pool.set_access(global.devices.len(), wish.location, wish.flags)?;
@@ -121,14 +120,12 @@ driver_calls! {
         Ok(())
     }
 
-    /// Tells whether a device may use a pool's memory.
+    /// Tells what a place may do with a pool's memory.
     fn cuMemPoolGetAccess[Started](flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
         let global = Global::get()?;
         let pool = Pool::find(global, memPool)?;
         let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        ensure(location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)?;
-        let (device, _) = global.device(location.id)?;
-        put(flags, pool.access(device))
+        put(flags, pool.access_of(global.devices.len(), *location)?)
     }
 
     /// Gives the pool that the device always has.
@@ -148,34 +145,34 @@ driver_calls! {
     /// Sets the pool that cuMemAllocAsync draws from.
     fn cuDeviceSetMemPool[Started](dev: CUdevice, pool: CUmemoryPool) {
         let global = Global::get()?;
-        let (_, device) = global.device(dev)?;
-        let found = Pool::find(global, pool)?;
-        *lock(&device.pool) = (pool.addr() as u64, found);
-        Ok(())
+        let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: dev };
+        let spot = Spot::of(global, &location, CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
+        spot.set(global, (pool.addr() as u64, Pool::find(global, pool)?))
     }
 
-    /// Gives the pool that a device always has.
+    /// Gives the pool that a place always has.
     fn cuMemGetDefaultMemPool[Started](
         pool_out: *mut CUmemoryPool,
         location: *mut CUmemLocation,
         type_: CUmemAllocationType,
     ) {
         ensure(!pool_out.is_null())?;
-        put(pool_out, as_handle(located(location.as_ref(), type_)?.default_pool.0))
+        let global = Global::get()?;
+        put(pool_out, as_handle(located(global, location.as_ref(), type_)?.usual(global).0))
     }
 
-    /// Gives a device's present pool.
+    /// Gives a place's present pool.
     fn cuMemGetMemPool[Started](pool: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType) {
         ensure(!pool.is_null())?;
-        put(pool, as_handle(located(location.as_ref(), type_)?.current_pool().0))
+        let global = Global::get()?;
+        put(pool, as_handle(located(global, location.as_ref(), type_)?.present(global).0))
     }
 
-    /// Sets a device's present pool.
+    /// Sets a place's present pool.
     fn cuMemSetMemPool[Started](location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool) {
-        let device = located(location.as_ref(), type_)?;
-        let found = Pool::find(Global::get()?, pool)?;
-        *lock(&device.pool) = (pool.addr() as u64, found);
-        Ok(())
+        let global = Global::get()?;
+        let spot = located(global, location.as_ref(), type_)?;
+        spot.set(global, (pool.addr() as u64, Pool::find(global, pool)?))
     }
 }
 
@@ -187,16 +184,7 @@ fn allocate(pool: &Arc<Pool>, size: usize) -> Result<CUdeviceptr> {
     if size == 0 { Ok(0) } else { Ok(pool.allocate(Global::get()?, size)?.base) }
 }
 
-/// The device of a location; only devices' own memory has a present pool here.
-fn located(
-    location: Option<&CUmemLocation>,
-    kind: CUmemAllocationType,
-) -> Result<&'static crate::state::device::Device> {
-    let location = location.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    if kind != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
-        || location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
-    {
-        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-    }
-    Ok(Global::get()?.device(location.id)?.1)
+/// The place that a caller names.
+fn located(global: &Global, location: Option<&CUmemLocation>, kind: CUmemAllocationType) -> Result<Spot> {
+    Spot::of(global, location.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?, kind)
 }

@@ -4,10 +4,10 @@ use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::memory::Origin;
 use crate::state::sync::lock;
-use crate::state::virtual_memory::{self, GRANULARITY, Physical, check};
+use crate::state::virtual_memory::{self, GRANULARITY, Physical, check_kind};
 use cuda_sys::{
     CUdeviceptr, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUresult,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
 };
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::os::fd::{IntoRawFd, RawFd};
@@ -73,10 +73,18 @@ driver_calls! {
     /// Tells what a place may do at an address.
     fn cuMemGetAccess[Started](flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr) {
         let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let block = Global::get()?.memory.at(ptr).filter(|block| block.origin == Origin::Virtual);
-        let block = block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let rights = lock(&block.notes).rights_of(*location);
-        put(flags, c_ulonglong::from(rights.0))
+        let global = Global::get()?;
+        if location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            global.device(location.id)?;
+        }
+        // Nobody was given rights to other memory, nor where nothing is mapped.
+        let rights = match global.memory.at(ptr) {
+            Some(block) if block.origin == Origin::Virtual => lock(&block.notes).rights_of(*location).0,
+            Some(block) if block.origin == Origin::Device => 0,
+            None if virtual_memory::is_reserved(global, ptr) => 0,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        };
+        put(flags, c_ulonglong::from(rights))
     }
 
     /// Exports physical memory to other processes.
@@ -99,7 +107,7 @@ driver_calls! {
     ) {
         ensure(!handle.is_null())?;
         ensure(shHandleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
-        let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)?;
         put(handle, Physical::import(Global::get()?, fd)?)
     }
 
@@ -110,7 +118,7 @@ driver_calls! {
         option: CUmemAllocationGranularity_flags,
     ) {
         ensure(!granularity.is_null() && option.0 <= 1)?;
-        check(Global::get()?, prop.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)?;
+        check_kind(prop.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)?;
         put(granularity, GRANULARITY)
     }
 

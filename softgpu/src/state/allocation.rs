@@ -218,12 +218,12 @@ impl Allocation {
 
     /// Whether a device may use it so.
     pub(super) fn allows(&self, device: usize, purpose: Use) -> bool {
-        let flags = match (&self.pool, self.origin) {
-            (Some(pool), _) => pool.access(device).0,
-            (None, Origin::Virtual) => lock(&self.notes).rights_of_device(device).0,
-            _ => return true,
-        };
-        flags & if purpose == Use::Write { 2 } else { 1 } != 0
+        let right = if purpose == Use::Write { 2 } else { 1 };
+        match (&self.pool, self.origin) {
+            (Some(pool), _) => pool.allows(device, right),
+            (None, Origin::Virtual) => lock(&self.notes).rights_of_device(device).0 & right != 0,
+            _ => true,
+        }
     }
 
     pub(crate) fn mirrored(self, mirror: &Arc<Mirror>) -> Self {

@@ -160,6 +160,7 @@ pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 6
     let block = global.memory.at(address).ok_or(INVALID)?;
     let pool = block.pool.as_ref().ok_or(INVALID)?;
     let shared = pool.shared().filter(|shared| !shared.imported).ok_or(INVALID)?;
+    ensure(address == block.base)?;
     let ticket = Ticket {
         purpose: Purpose::PoolMemory,
         process: 0,
@@ -173,7 +174,7 @@ pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 6
 }
 
 /// Maps a block of an imported pool. A block that is mapped already has the address that it has: nothing counts how
-/// often, as in the driver.
+/// often, as in the driver. One of the host is not mapped again.
 pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8; 64]) -> Result<u64> {
     let ticket = Ticket::read(bytes, Purpose::PoolMemory)?;
     let shared = pool.shared().filter(|shared| shared.imported && shared.number == ticket.file).ok_or(INVALID)?;
@@ -181,7 +182,7 @@ pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8;
     if let Some(base) = mapped.get(&ticket.offset) {
         let block = global.memory.at(*base);
         if block.is_some_and(|block| block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))) {
-            return Ok(base + ticket.within);
+            return if pool.is_host() { Err(CUresult::CUDA_ERROR_ALREADY_MAPPED) } else { Ok(base + ticket.within) };
         }
     }
     let block = map_part(global, pool, shared, ticket.offset, ticket.size)?;

@@ -147,6 +147,13 @@ impl Memory {
     /// A range anywhere: of a known block, or of the program's own memory.
     pub(crate) fn any_range(&self, address: u64, length: usize, device: usize, purpose: Use) -> Result<Range> {
         ensure(address != 0 && address.checked_add(length as u64).is_some())?;
+        // The host reaches its own pools itself, whatever devices may do.
+        let pooled = self.at(address).filter(|block| block.pool.as_ref().is_some_and(|pool| pool.is_host()));
+        if let Some(block) = pooled {
+            let within = (address - block.base) as usize;
+            ensure(length <= block.size - within)?;
+            return Ok(Range { address: block.access + within, length, block: Some(block), _more: Vec::new() });
+        }
         if self.at(address).is_some() || keep::is_dead(address) {
             return self.range(address, length, device, purpose);
         }

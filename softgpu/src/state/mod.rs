@@ -13,6 +13,7 @@ pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod mirror;
 pub(crate) mod notes;
+pub(crate) mod place_pools;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod semaphore;
@@ -40,7 +41,8 @@ use handle::{Handles, next_sequence};
 use kernel::{Function, Module};
 use memory::Memory;
 use once_cell::sync::OnceCell;
-use pool::Pool;
+use place_pools::PlacePools;
+use pool::{Place, Pool};
 use semaphore::Semaphore;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -62,6 +64,7 @@ pub(crate) struct Global {
     pub(crate) memory: Memory,
     pub(crate) externals: Handles<ExternalMemory>,
     pub(crate) pools: Handles<Pool>,
+    pub(crate) place_pools: PlacePools,
     pub(crate) vkgdrs: Handles<VkgdrHandle>,
     pub(crate) mapped: Handles<MappedMemory>,
     pub(crate) physical: Handles<Physical>,
@@ -114,7 +117,7 @@ impl Global {
         let device = |index| {
             let sequence = next_sequence();
             let context = Context::new(sequence, contexts.handle(sequence), index, 0, true);
-            let pool = Pool::builtin(index);
+            let pool = Pool::builtin(index, Place::Device);
             let pool = pools.insert(pool.sequence, pool);
             Device {
                 store: Store::new(settings.memory),
@@ -135,6 +138,7 @@ impl Global {
             memory: Memory::default(),
             externals: Handles::new(4),
             pools,
+            place_pools: PlacePools::default(),
             vkgdrs: Handles::new(6),
             mapped: Handles::new(7),
             physical: Handles::new(8),
@@ -235,6 +239,7 @@ pub fn reset() -> Ledger {
     global.physical.remove_where(|_| true);
     global.mapped.remove_where(|_| true);
     global.vkgdrs.remove_where(|_| true);
+    lock(&global.place_pools).clear();
     global.pools.remove_where(|_| true);
     misuse::forget();
     rig::forget_sticky();

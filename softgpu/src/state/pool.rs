@@ -1,7 +1,7 @@
 //! Pools of memory, allocated in stream order.
 //!
-//! A pool keeps no memory back: what is freed goes to the system when its stream gets there. So its reserve is what
-//! it uses, and a release threshold is remembered without effect.
+//! A pool keeps no memory back: what is freed goes to the system when its stream gets there. Its reserve is an account
+//! only, kept as the driver's is: in steps of [`STEP`], to the release threshold.
 
 use super::Global;
 use super::device::Charge;
@@ -37,9 +37,9 @@ pub(crate) struct Pool {
     pub(crate) sequence: u64,
     pub(crate) device: usize,
     pub(crate) place: Place,
-    /// The device's own pool, which lives as long as the device.
+    /// A place's own pool, which does not end.
     pub(crate) builtin: bool,
-    /// The most that it may hold; 0 for no limit.
+    /// The most that it may hold, in whole steps; 0 for no limit.
     limit: u64,
     account: Mutex<Account>,
     /// The file that its memory lies in, if other processes may have it.
@@ -90,11 +90,20 @@ impl Shared {
 struct Account {
     used: u64,
     used_high: u64,
+    /// What is used, in whole pages.
+    pages: u64,
     reserved: u64,
     reserved_high: u64,
     threshold: u64,
     reuse: [i32; 3],
     access: HashMap<usize, CUmemAccess_flags>,
+}
+
+impl Account {
+    /// Lets go of what is reserved and neither used nor to be kept.
+    fn keep(&mut self, least: u64) {
+        self.reserved = self.reserved.min(steps(least)).max(steps(self.pages));
+    }
 }
 
 /// A pool's size, given back when dropped.
@@ -110,7 +119,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut account = lock(&self.pool.account);
         account.used -= self.size;
-        account.reserved -= reserve(self.size);
+        account.pages -= reserve(self.size);
+        let threshold = account.threshold;
+        account.keep(threshold);
         drop(account);
         if let (Some(shared), Some(offset)) = (&self.pool.shared, self.offset) {
             shared.free(offset, self.size);
@@ -118,20 +129,30 @@ impl Drop for Share {
     }
 }
 
+/// The unit in which a pool takes memory.
+const STEP: u64 = 32 << 20;
+/// More than a process has addresses for.
+const ADDRESSES: usize = 1 << 47;
+
+fn steps(size: u64) -> u64 {
+    size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX)
+}
+
 fn reserve(size: u64) -> u64 {
     size.next_multiple_of(PAGE as u64)
 }
 
 impl Pool {
-    /// The pool that a device always has.
-    pub(crate) fn builtin(device: usize) -> Self {
-        Self::new(device, Place::Device, true, 0, None)
+    /// A pool that a place always has.
+    pub(crate) fn builtin(device: usize, place: Place) -> Self {
+        Self::new(device, place, true, 0, None)
     }
 
     fn new(device: usize, place: Place, builtin: bool, limit: u64, shared: Option<Shared>) -> Self {
         let account = Account {
             used: 0,
             used_high: 0,
+            pages: 0,
             reserved: 0,
             reserved_high: 0,
             threshold: 0,
@@ -143,12 +164,16 @@ impl Pool {
 
     /// Makes the pool that the properties describe.
     pub(crate) fn make(global: &Global, props: &CUmemPoolProps) -> Result<u64> {
+        ensure(props.reserved.iter().all(|byte| *byte == 0))?;
+        if props.maxSize >= ADDRESSES {
+            return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        }
         let posix = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         let shared = props.handleTypes == posix;
         ensure(shared || props.handleTypes == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE)?;
         let managed = match props.allocType {
             CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED => false,
-            CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED => true,
+            CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED if !shared => true,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
         let (device, place) = match props.location.type_ {
@@ -172,7 +197,7 @@ impl Pool {
         } else {
             None
         };
-        let pool = Self::new(device, place, false, props.maxSize as u64, shared);
+        let pool = Self::new(device, place, false, steps(props.maxSize as u64), shared);
         Ok(global.pools.insert(pool.sequence, pool).0)
     }
 
@@ -185,12 +210,19 @@ impl Pool {
 
     /// Imports what a process exported. The descriptor stays the caller's.
     pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
-        let file = open_descriptor(fd)?;
-        let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let invalid = CUresult::CUDA_ERROR_UNKNOWN;
+        let file = open_descriptor(fd).map_err(|_| invalid)?;
         let name = file_name(file).ok_or(invalid)?;
         let (host, device) = name.strip_prefix("softgpu-pool-").and_then(|rest| rest.split_once('-')).ok_or(invalid)?;
         let device: usize = device.parse().map_err(|_| invalid)?;
         ensure(device < global.devices.len())?;
+        // A pool that is here already has the handle that it has.
+        let number = file_number(file).map_err(|_| invalid)?;
+        let same =
+            |pool: &Arc<Self>| pool.shared.as_ref().is_some_and(|shared| shared.imported && shared.number == number);
+        if let Some(pool) = global.pools.all().into_iter().find(same) {
+            return Ok(global.pools.handle(pool.sequence));
+        }
         let place = if host == "1" { Place::Host } else { Place::Device };
         let own = file.try_clone_to_owned().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
         let pool = Self::new(device, place, false, 0, Some(Shared::new(own, true)?));
@@ -217,24 +249,60 @@ impl Pool {
 
     /// What a device may do with this pool's memory.
     pub(crate) fn access(&self, device: usize) -> CUmemAccess_flags {
-        match self.place {
-            Place::Device if device == self.device => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            Place::Managed => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            _ => lock(&self.account)
-                .access
-                .get(&device)
-                .copied()
-                .unwrap_or(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE),
+        if self.is_managed() { CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { self.given(device) }
+    }
+
+    /// What a device was given, and what the owner has.
+    fn given(&self, device: usize) -> CUmemAccess_flags {
+        if self.place == Place::Device && device == self.device {
+            return CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         }
+        let none = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        lock(&self.account).access.get(&device).copied().unwrap_or(none)
+    }
+
+    /// What a place was given of this pool's memory; to managed memory all have rights without that.
+    pub(crate) fn access_of(&self, devices: usize, location: CUmemLocation) -> Result<CUmemAccess_flags> {
+        match location.type_ {
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
+                let device = usize::try_from(location.id).unwrap_or(usize::MAX);
+                ensure(device < devices)?;
+                Ok(self.given(device))
+            }
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
+                Ok(match self.is_host() {
+                    true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                    false => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                })
+            }
+            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// Whether a device's work may use this pool's memory so. As in the driver, what was set for an imported pool of
+    /// host memory does not let devices use its blocks.
+    pub(crate) fn allows(&self, device: usize, right: u32) -> bool {
+        let closed = self.is_host() && self.shared.as_ref().is_some_and(|shared| shared.imported);
+        !closed && self.access(device).0 & right != 0
     }
 
     /// Sets what a device may do.
     pub(crate) fn set_access(&self, devices: usize, location: CUmemLocation, flags: CUmemAccess_flags) -> Result {
         ensure(matches!(flags.0, 0 | 1 | 3))?;
-        ensure(location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)?;
+        let unable = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        match location.type_ {
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {}
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
+                return Err(unable);
+            }
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
         let device = usize::try_from(location.id).unwrap_or(usize::MAX);
         if device >= devices {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
+        }
+        if flags == CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ {
+            return Err(unable);
         }
         if self.place == Place::Device && device == self.device {
             // The owner keeps all rights.
@@ -247,7 +315,7 @@ impl Pool {
 
     /// Takes a block.
     pub(crate) fn allocate(self: &Arc<Self>, global: &Global, size: usize) -> Result<Arc<Allocation>> {
-        ensure(self.shared.as_ref().is_none_or(|shared| !shared.imported))?;
+        self.own()?;
         let mut share = self.take(size as u64)?;
         let charge: Option<Charge> = match self.place {
             Place::Device => Some(global.devices[self.device].store.take(size)?),
@@ -277,13 +345,27 @@ impl Pool {
         }
         account.used = used;
         account.used_high = account.used_high.max(used);
-        account.reserved += reserve(size);
+        account.pages += reserve(size);
+        account.reserved = account.reserved.max(steps(account.pages));
         account.reserved_high = account.reserved_high.max(account.reserved);
         Ok(Share { pool: self.clone(), size, offset: None })
     }
 
+    /// Lets go of what is reserved beyond `least` and not used.
+    pub(crate) fn trim(&self, least: u64) -> Result {
+        self.own()?;
+        lock(&self.account).keep(least);
+        Ok(())
+    }
+
+    /// Of an imported pool nothing is known here.
+    fn own(&self) -> Result {
+        ensure(self.shared.as_ref().is_none_or(|shared| !shared.imported))
+    }
+
     /// An attribute: sizes are 64-bit, the reuse switches 32-bit.
     pub(crate) fn attribute(&self, attribute: CUmemPool_attribute) -> Result<Attribute> {
+        self.own()?;
         let account = lock(&self.account);
         Ok(match attribute {
             CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => Attribute::Size(account.threshold),
@@ -308,7 +390,7 @@ impl Pool {
                 account.used_high = account.used;
             }
             (CUmemPool_attribute(which @ 1..=3), Attribute::Switch(value)) => {
-                account.reuse[which as usize - 1] = value;
+                account.reuse[which as usize - 1] = i32::from(value != 0);
             }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }

@@ -15,6 +15,8 @@ const NAME: &str = "softgpu-event";
 pub(crate) struct SharedEvent {
     page: Mapping,
     file: OwnedFd,
+    /// Whether another process made it.
+    imported: bool,
 }
 
 /// A recording of a shared event; it lies in the past of whoever waits for it.
@@ -25,22 +27,25 @@ impl SharedEvent {
     /// Makes the page of a new event.
     pub(crate) fn make() -> Result<Self> {
         let file = super::external::named_file(NAME, PAGE as u64).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-        Self::map(file)
+        Self::map(file, false)
     }
 
-    fn map(file: OwnedFd) -> Result<Self> {
+    fn map(file: OwnedFd, imported: bool) -> Result<Self> {
         let page = Mapping::shared(file.as_fd(), 0, PAGE).map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
-        Ok(Self { page, file })
+        Ok(Self { page, file, imported })
     }
 
     /// Opens another process's event.
     pub(crate) fn open(bytes: &[u8; 64]) -> Result<Self> {
         let ticket = Ticket::read(bytes, Purpose::Event).map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
-        Self::map(ticket.open(NAME)?)
+        Self::map(ticket.open(NAME)?, true)
     }
 
-    /// What another process opens it with.
+    /// What another process opens it with: only its maker gives that.
     pub(crate) fn ticket(&self) -> Result<[u8; 64]> {
+        if self.imported {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
         Ok(Ticket::of_file(Purpose::Event, self.file.as_fd(), PAGE as u64)?.write())
     }
 

@@ -72,19 +72,23 @@ pub(crate) struct Mapped {
     pub(crate) reservation: Arc<Reservation>,
 }
 
-/// Whether properties are ones that memory can have; gives the device, or `None` for the host.
-pub(crate) fn check(global: &Global, prop: &CUmemAllocationProp) -> Result<Option<usize>> {
+/// Whether memory of any place can be of this kind.
+pub(crate) fn check_kind(prop: &CUmemAllocationProp) -> Result {
     ensure(prop.type_ == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
     match prop.requestedHandleTypes {
-        CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
-        | CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => {}
-        CUmemAllocationHandleType(1..=15) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-        _ => return Err(INVALID),
+        CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32 => Err(INVALID),
+        CUmemAllocationHandleType(2..=15) => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        _ => Ok(()),
     }
+}
+
+/// Whether properties are ones that memory can have; gives the device, or `None` for the host.
+pub(crate) fn check(global: &Global, prop: &CUmemAllocationProp) -> Result<Option<usize>> {
+    check_kind(prop)?;
     match prop.location.type_ {
         CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Ok(Some(global.device(prop.location.id)?.0)),
-        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
-            Ok(None)
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST => {
+            ensure(prop.requestedHandleTypes == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE).map(|()| None)
         }
         CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => ensure(prop.location.id == 0).map(|()| None),
         _ => Err(INVALID),
@@ -96,6 +100,9 @@ impl Physical {
     pub(crate) fn make(global: &Global, size: usize, prop: &CUmemAllocationProp) -> Result<u64> {
         let device = check(global, prop)?;
         ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
+        // Memory of the host is its first node's.
+        let host = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, id: 0 };
+        let prop = &CUmemAllocationProp { location: device.map_or(host, |_| prop.location), ..*prop };
         let charge = device.map(|device| global.devices[device].store.take(size)).transpose()?;
         let name = format!("softgpu-physical-{}-{}", prop.location.type_.0, prop.location.id);
         let file = named_file(&name, size as u64).map_err(full)?;
@@ -168,16 +175,18 @@ impl Physical {
 
     /// Imports what a process exported. The descriptor stays the caller's.
     pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
-        let file = open_descriptor(fd)?;
-        let name = file_name(file).ok_or(INVALID)?;
-        let (kind, id) = name.strip_prefix("softgpu-physical-").and_then(|rest| rest.split_once('-')).ok_or(INVALID)?;
+        let foreign = CUresult::CUDA_ERROR_UNKNOWN;
+        let file = open_descriptor(fd).map_err(|_| foreign)?;
+        let name = file_name(file).ok_or(foreign)?;
+        let (kind, id) = name.strip_prefix("softgpu-physical-").and_then(|rest| rest.split_once('-')).ok_or(foreign)?;
         let location = CUmemLocation {
             type_: CUmemLocationType(kind.parse().map_err(|_| INVALID)?),
             id: id.parse().map_err(|_| INVALID)?,
         };
         let prop = CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            // What was imported cannot be exported again.
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
             location,
             ..Default::default()
         };
@@ -192,6 +201,7 @@ impl Physical {
 pub(crate) fn reserve(global: &Global, size: usize, alignment: usize, wish: u64) -> Result<u64> {
     ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
     ensure(alignment == 0 || alignment.is_power_of_two())?;
+    ensure(wish.is_multiple_of(GRANULARITY as u64))?;
     let alignment = alignment.max(GRANULARITY);
     let shown = Mapping::aligned(size, alignment, wish as usize).map_err(full)?;
     let own = global.settings.strict.then(|| Mapping::aligned(size, GRANULARITY, 0)).transpose().map_err(full)?;
@@ -213,7 +223,11 @@ pub(crate) fn unreserve(global: &Global, base: u64, size: usize) -> Result {
 /// Maps the whole of a physical allocation.
 pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle: u64) -> Result {
     let physical = Physical::find(global, handle)?;
-    ensure(offset == 0 && size == physical.size && base.is_multiple_of(GRANULARITY as u64))?;
+    ensure(size > 0)?;
+    if offset != 0 || size != physical.size {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    ensure(base.is_multiple_of(GRANULARITY as u64))?;
     let all = lock(&global.reservations);
     let (start, reservation) = all.range(..=base).next_back().ok_or(INVALID)?;
     let inside = (base - start) as usize;
@@ -253,9 +267,29 @@ fn pieces(global: &Global, base: u64, size: usize) -> Result<Vec<Arc<Allocation>
     ensure(at == end).map(|()| found)
 }
 
+/// Whether a range lies in one reservation.
+fn holds(all: &BTreeMap<u64, Arc<Reservation>>, base: u64, size: usize) -> bool {
+    let Some((start, reservation)) = all.range(..=base).next_back() else { return false };
+    ((base - start) as usize).checked_add(size).is_some_and(|end| end <= reservation.size)
+}
+
+/// Whether nothing is mapped in a range.
+fn is_empty(global: &Global, base: u64, size: usize) -> bool {
+    global.memory.at(base).is_none() && global.memory.is_free(base, size as u64)
+}
+
+/// Whether an address is reserved.
+pub(crate) fn is_reserved(global: &Global, address: u64) -> bool {
+    holds(&lock(&global.reservations), address, 1)
+}
+
 /// Ends mappings, after all work. (The real driver does not wait: work that is still queued would fault there.)
 pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
-    let _all = lock(&global.reservations);
+    let all = lock(&global.reservations);
+    // To unmap once more what is not mapped changes nothing.
+    if size > 0 && holds(&all, base, size) && is_empty(global, base, size) {
+        return Ok(());
+    }
     let blocks = pieces(global, base, size)?;
     for block in &blocks {
         // Two holders: the map of all memory, and `blocks`.
@@ -281,10 +315,12 @@ pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUme
     for wish in wishes {
         ensure(matches!(wish.flags.0, 0 | 1 | 3))?;
         match wish.location.type_ {
-            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => drop(global.device(wish.location.id)?),
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => ensure(global.device(wish.location.id).is_ok())?,
             CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 let host = |block: &Arc<Allocation>| block.mapped().is_some_and(|mapped| mapped.physical.is_host());
-                ensure(blocks.iter().all(host))?;
+                if !blocks.iter().all(host) {
+                    return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+                }
             }
             _ => return Err(INVALID),
         }
