@@ -88,7 +88,7 @@ fn freed_from_the_stream(l: &mut Lab) -> Run {
     let (memory, stream, mut ordered) = (l.alloc(64)?, l.stream(0)?, 0);
     ask!(l, "cuMemFreeAsync of cuMemAlloc's memory" => OK, cuMemFreeAsync(memory, stream));
     ask!(l, "the stream" => OK, cuStreamSynchronize(stream));
-    ask!(l, "then cuMemFree", cuMemFree_v2(memory));
+    ask!(l, "then cuMemFree" => VALUE, cuMemFree_v2(memory));
     need!(l, cuMemAllocAsync(&mut ordered, 64, stream))?;
     ask!(l, "cuMemFree of cuMemAllocAsync's memory" => OK, cuMemFree_v2(ordered));
     ask!(l, "again", cuMemFree_v2(ordered));

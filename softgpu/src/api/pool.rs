@@ -39,17 +39,11 @@ driver_calls! {
         put(dptr, allocate(&Pool::find(global, pool)?, bytesize)?)
     }
 
-    /// Frees when the stream gets there; the address is no longer known at once.
+    /// Frees memory of pools, and of cuMemAlloc, when the stream gets there; the address is no longer known at once.
     fn cuMemFreeAsync[Started](dptr: CUdeviceptr, hStream: CUstream) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if dptr == 0 {
-            return Ok(());
-        }
-        // The driver answers success for memory of cuMemAlloc, and does nothing: it still has to be freed.
-        let plain = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Device);
-        if let Some(block) = plain {
-            report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
             return Ok(());
         }
         let managed = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Managed);
@@ -57,7 +51,7 @@ driver_calls! {
             report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
-        let block = global.memory.remove(dptr, |block| block.origin == Origin::Pool);
+        let block = global.memory.remove(dptr, |block| matches!(block.origin, Origin::Pool | Origin::Device));
         let block = block.ok_or_else(|| global.memory.wrong_free("cuMemFreeAsync", dptr))?;
         if stream.is_idle() {
             check_idle("cuMemFreeAsync", &block, 1);
