@@ -21,6 +21,8 @@ pub enum Misuse {
     /// Memory was freed while work that uses it was queued or running: in another stream, if it was freed in stream
     /// order. Some of the driver's calls wait for such work; softgpu's all do.
     FreeWhileInUse,
+    /// A call that does not wait for it touched memory that queued work of another stream was still to write.
+    MissingWait,
     /// A kernel touched an address where it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
@@ -34,6 +36,7 @@ impl fmt::Display for Misuse {
             Misuse::WrongFree => "free of a wrong pointer",
             Misuse::UseAfterFree => "use after free",
             Misuse::FreeWhileInUse => "memory freed while queued work uses it",
+            Misuse::MissingWait => "memory used before the work that writes it was waited for",
             Misuse::WrongAddress => "a kernel's access to a wrong address",
             Misuse::MissingFlush => "missing flush",
         })

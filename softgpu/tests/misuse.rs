@@ -55,6 +55,27 @@ fn a_call_with_freed_memory_is_a_use_after_free() {
 }
 
 #[test]
+fn a_copy_that_does_not_wait_for_the_work_that_writes_is_a_missing_wait() {
+    let m = start();
+    let (stream, memory, mut seen) = (m.stream(1), m.alloc(4096), [0_u8; 4]);
+    let (open, gate) = channel::<()>();
+    m.launch(stream, move || {
+        let _ = gate.recv();
+    });
+    assert_eq!(cu!(m, cuMemsetD8Async(memory, 7, 4096, stream)), 0);
+    // A copy by the legacy default stream does not wait for a stream that does not block.
+    assert_eq!(cu!(m, cuMemcpyDtoH_v2(seen.as_mut_ptr().cast(), memory, 4)), 0);
+    assert_eq!(reported(), [(Misuse::MissingWait, memory)]);
+    drop(open);
+    assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+    assert_eq!(cu!(m, cuMemcpyDtoH_v2(seen.as_mut_ptr().cast(), memory, 4)), 0);
+    assert_eq!((seen, reported().len()), ([7; 4], 1));
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    m.finish();
+}
+
+#[test]
 fn memory_that_queued_work_uses_is_freed_too_early() {
     let m = start();
     let (one, two) = (m.stream(1), m.stream(1));

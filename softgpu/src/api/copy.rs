@@ -13,6 +13,8 @@ use std::ffi::c_void;
 enum End {
     /// In memory that the driver knows.
     Known(CUdeviceptr),
+    /// The same, reached by the device that has it: what a copy between peers does where there is no access.
+    Owned(CUdeviceptr),
     /// Anywhere.
     Any(u64),
 }
@@ -82,7 +84,7 @@ driver_calls! {
         ByteCount: usize,
     ) {
         peers(dstContext, srcContext)?;
-        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
+        plain(End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies between the memories of two contexts in stream order.
@@ -95,7 +97,7 @@ driver_calls! {
         hStream: CUstream,
     ) {
         peers(dstContext, srcContext)?;
-        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+        plain(End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies rows.
@@ -124,6 +126,10 @@ fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     let device = current(global)?.device;
     match end {
         End::Known(address) => global.memory.range(address, length, device, purpose),
+        End::Owned(address) => {
+            let owner = global.memory.at(address).map_or(device, |block| block.device);
+            global.memory.range(address, length, owner, purpose)
+        }
         End::Any(address) => global.memory.any_range(address, length, device, purpose),
     }
 }

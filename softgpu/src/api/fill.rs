@@ -2,12 +2,15 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::memory::Use;
+
+use crate::state::context::{Context, current};
+use crate::state::memory::{Allocation, Origin, Use};
 use crate::state::stream::Stream;
+use crate::state::sync::lock;
 use crate::state::transfer::{Fill, Rows, Side, Word};
 use cuda_sys::{CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort};
+use std::sync::Arc;
 
 driver_calls! {
     /// Fills memory with a byte.
@@ -101,19 +104,18 @@ fn fill(
     count: usize,
     run: impl FnOnce(Fill) -> Result,
 ) -> Result {
-    let device = current(Global::get()?)?.device;
-    checked(device, address, pitch, word, words, count, run)
+    checked(&*current(Global::get()?)?, address, pitch, word, words, count, run)
 }
 
 /// Fills in stream order. The context is the stream's: none need be current.
 fn queue(address: CUdeviceptr, pitch: usize, word: Word, words: usize, count: usize, stream: CUstream) -> Result {
-    let device = Stream::find(Global::get()?, stream)?.context.device;
-    checked(device, address, pitch, word, words, count, |fill| fill.queued(stream))
+    let context = Stream::find(Global::get()?, stream)?.context.clone();
+    checked(&context, address, pitch, word, words, count, |fill| fill.queued(stream))
 }
 
 /// Checks a fill of `count` rows of `words` words, and runs it.
 fn checked(
-    device: usize,
+    context: &Context,
     address: CUdeviceptr,
     pitch: usize,
     word: Word,
@@ -130,6 +132,15 @@ fn checked(
     ensure(address.is_multiple_of(word.size() as u64))?;
     ensure(count == 1 || pitch >= width && pitch.is_multiple_of(word.size()))?;
     let length = (count - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width)).ok_or(overflow)?;
-    let range = global.memory.range(address, length, device, Use::Write)?;
+    let range = global.memory.range(address, length, context.device, Use::Write)?;
+    ensure(range.block.as_deref().is_none_or(|block| reaches(context, block)))?;
     run(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word })
+}
+
+/// Whether a device writes a block itself: its own, the host's, or a peer's to which access was enabled. Pools say on
+/// their own who may.
+fn reaches(context: &Context, block: &Allocation) -> bool {
+    let plain = block.pool.is_none() && block.origin == Origin::Device && block.device != context.device;
+    let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.handle);
+    !plain || block.context.as_ref().is_none_or(enabled)
 }

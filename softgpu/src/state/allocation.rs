@@ -16,6 +16,7 @@ use cuda_sys::CUresult;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 /// How memory came to be.
@@ -103,6 +104,8 @@ pub(crate) struct Allocation {
     pub(crate) mirror: Option<Arc<Mirror>>,
     /// What was said of it since.
     pub(crate) notes: Mutex<Notes>,
+    /// How many queued copies, fills and kernels are still to write it.
+    pub(crate) writers: AtomicUsize,
     held: Held,
 }
 
@@ -136,6 +139,7 @@ impl Allocation {
             file_offset: None,
             mirror: None,
             notes: Mutex::default(),
+            writers: AtomicUsize::new(0),
             held: Held { storage, _charge: charge, _share: None },
         }
     }
@@ -161,6 +165,7 @@ impl Allocation {
             file_offset: None,
             mirror: None,
             notes: Mutex::default(),
+            writers: AtomicUsize::new(0),
             held: Held { storage, _charge: charge, _share: share },
         }
     }
@@ -181,6 +186,7 @@ impl Allocation {
             file_offset: None,
             mirror: None,
             notes: Mutex::default(),
+            writers: AtomicUsize::new(0),
             held: Held { storage, _charge: None, _share: None },
         }
     }

@@ -7,6 +7,7 @@ use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
 use cuda_sys::{CUdeviceptr, CUresult};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
 /// The map of all blocks.
@@ -172,6 +173,17 @@ pub(crate) struct Range {
     _more: Vec<Arc<Allocation>>,
 }
 
+/// Queued work that is still to write a block.
+pub(crate) struct ToBeWritten(Option<Arc<Allocation>>);
+
+impl Drop for ToBeWritten {
+    fn drop(&mut self) {
+        if let Some(block) = &self.0 {
+            block.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
 impl Range {
     /// A range of the program's own memory.
     pub(crate) fn of_program(address: usize, length: usize) -> Self {
@@ -183,6 +195,23 @@ impl Range {
         let Some(block) = &self.block else { return };
         if let Some(mirror) = &block.mirror {
             mirror.check(call, block.base, block.sequence, self.address - block.access, self.length);
+        }
+    }
+
+    /// Marks the block as about to be written by queued work, until the mark is dropped.
+    pub(crate) fn to_be_written(&self) -> ToBeWritten {
+        let block = self.block.clone();
+        if let Some(block) = &block {
+            block.writers.fetch_add(1, Ordering::AcqRel);
+        }
+        ToBeWritten(block)
+    }
+
+    /// Reports a call that uses the block while queued work is still to write it.
+    pub(crate) fn check_waited(&self, call: &'static str) {
+        let Some(block) = &self.block else { return };
+        if block.writers.load(Ordering::Acquire) > 0 {
+            report(Misuse::MissingWait, call, block.base, Some(block.sequence));
         }
     }
 

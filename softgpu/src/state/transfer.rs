@@ -57,6 +57,8 @@ impl Copy {
     /// Does the copy now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         current(Global::get()?)?.wait_legacy();
+        self.from.range.check_waited("a copy");
+        self.to.range.check_waited("a copy");
         self.run();
         Ok(())
     }
@@ -66,6 +68,7 @@ impl Copy {
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         let wait = self.to.range.is_pageable();
+        let writes = self.to.range.to_be_written();
         if self.from.range.is_pageable() && !wait {
             let staged = self.stage();
             stream.submit(Vec::new(), move || {
@@ -74,10 +77,15 @@ impl Copy {
                     pitch: self.rows.width,
                 };
                 self.run();
+                drop(writes);
             })?;
             return Ok(());
         }
-        let point = stream.submit(Vec::new(), move || self.run())?;
+        let run = move || {
+            self.run();
+            drop(writes);
+        };
+        let point = stream.submit(Vec::new(), run)?;
         if wait {
             point.wait();
         }
@@ -143,13 +151,19 @@ impl Fill {
     /// Fills now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         current(Global::get()?)?.wait_legacy();
+        self.to.range.check_waited("a fill");
         self.run();
         Ok(())
     }
 
     /// Fills in stream order.
     pub(crate) fn queued(self, stream: CUstream) -> Result {
-        Stream::find(Global::get()?, stream)?.submit(Vec::new(), move || self.run())?;
+        let writes = self.to.range.to_be_written();
+        let run = move || {
+            self.run();
+            drop(writes);
+        };
+        Stream::find(Global::get()?, stream)?.submit(Vec::new(), run)?;
         Ok(())
     }
 }
