@@ -119,13 +119,11 @@ impl Error {
 
     /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.
     pub(crate) fn is_teardown(&self) -> bool {
-        self.driver_code().is_some_and(is_teardown)
+        matches!(
+            self.driver_code(),
+            Some(CUresult::CUDA_ERROR_DEINITIALIZED | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        )
     }
-}
-
-/// The codes of a driver that has shut down and of a context that is gone.
-pub(crate) fn is_teardown(code: CUresult) -> bool {
-    matches!(code, CUresult::CUDA_ERROR_DEINITIALIZED | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
 }
 
 struct FreeBytes(Option<usize>);

@@ -1,8 +1,9 @@
 //! Mapped memory that one value alone reaches by the CPU.
 
 use super::allocation::Allocation;
-use super::atoms::{Coherence, resolve, span};
+use super::atoms::Coherence;
 use super::pending::Pending;
+use super::window::Window;
 use super::{MappedResource, ReadGuard, SharedMemory, WriteGuard};
 use crate::context::Liveness;
 use crate::error::call;
@@ -34,18 +35,17 @@ pub struct MappedMemory {
     // Before the allocation: waiting comes before freeing.
     pending: Pending,
     allocation: Arc<Allocation>,
-    offset: usize,
-    length: usize,
+    window: Window,
 }
 
 impl MappedMemory {
     pub(super) fn whole(allocation: Arc<Allocation>) -> Self {
         let length = allocation.size();
-        Self { pending: Pending::default(), allocation, offset: 0, length }
+        Self::part(allocation, Window { offset: 0, length })
     }
 
-    pub(super) fn part(allocation: Arc<Allocation>, offset: usize, length: usize) -> Self {
-        Self { pending: Pending::default(), allocation, offset, length }
+    pub(super) fn part(allocation: Arc<Allocation>, window: Window) -> Self {
+        Self { pending: Pending::default(), allocation, window }
     }
 
     /// Writes by CPU stores, and flushes: device work given to the driver after this sees the bytes.
@@ -56,7 +56,7 @@ impl MappedMemory {
     #[inline]
     pub fn copy_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
-        let range = self.span("MappedMemory::copy_from_slice", offset, source.len())?;
+        let range = self.window.span("MappedMemory::copy_from_slice", offset, source.len())?;
         self.pending.wait()?;
         self.allocation.store(range.start, source)?;
         self.allocation.flush(range)
@@ -70,7 +70,7 @@ impl MappedMemory {
     #[inline]
     pub fn store_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
-        let range = self.span("MappedMemory::store_from_slice", offset, source.len())?;
+        let range = self.window.span("MappedMemory::store_from_slice", offset, source.len())?;
         self.pending.wait()?;
         self.allocation.store(range.start, source)
     }
@@ -84,7 +84,7 @@ impl MappedMemory {
     #[inline]
     pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
-        let range = self.span("MappedMemory::copy_to_slice", offset, destination.len())?;
+        let range = self.window.span("MappedMemory::copy_to_slice", offset, destination.len())?;
         self.pending.wait()?;
         self.allocation.load(range.start, destination)
     }
@@ -97,7 +97,7 @@ impl MappedMemory {
     ///
     /// The range does not lie within the memory; device work failed; the invalidate failed.
     pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_>> {
-        let range = self.resolve("MappedMemory::read", range)?;
+        let range = self.window.resolve("MappedMemory::read", range)?;
         self.pending.wait()?;
         self.allocation.invalidate(range.clone())?;
         Ok(ReadGuard::new(&self.allocation, range))
@@ -110,7 +110,7 @@ impl MappedMemory {
     ///
     /// The range does not lie within the memory; device work failed; the invalidate failed.
     pub fn write(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_>> {
-        let range = self.resolve("MappedMemory::write", range)?;
+        let range = self.window.resolve("MappedMemory::write", range)?;
         self.pending.wait()?;
         self.allocation.invalidate(range.clone())?;
         Ok(WriteGuard::new(&self.allocation, range))
@@ -125,7 +125,7 @@ impl MappedMemory {
     #[doc(alias = "vkgdr_memory_flush")]
     #[inline]
     pub fn flush(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
-        let range = self.resolve("MappedMemory::flush", range)?;
+        let range = self.window.resolve("MappedMemory::flush", range)?;
         self.allocation.flush(range)
     }
 
@@ -137,7 +137,7 @@ impl MappedMemory {
     /// The range does not lie within the memory; device work failed; the library refuses.
     #[doc(alias = "vkgdr_memory_invalidate")]
     pub fn invalidate(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
-        let range = self.resolve("MappedMemory::invalidate", range)?;
+        let range = self.window.resolve("MappedMemory::invalidate", range)?;
         self.pending.wait()?;
         self.allocation.invalidate(range)
     }
@@ -150,7 +150,7 @@ impl MappedMemory {
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
-        let range = self.span("MappedMemory::device_read", offset, destination.len())?;
+        let range = self.window.span("MappedMemory::device_read", offset, destination.len())?;
         self.pending.wait()?;
         self.allocation.device_read(range.start, destination)
     }
@@ -164,7 +164,7 @@ impl MappedMemory {
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn device_write<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
-        let range = self.span("MappedMemory::device_write", offset, source.len())?;
+        let range = self.window.span("MappedMemory::device_write", offset, source.len())?;
         self.pending.wait()?;
         self.allocation.flush(range.clone())?;
         self.allocation.device_write(range.start, source)
@@ -177,7 +177,7 @@ impl MappedMemory {
     /// The range does not lie within the memory; the driver refuses.
     #[doc(alias = "cuMemsetD8Async")]
     pub fn device_fill(&mut self, range: impl RangeBounds<usize>, byte: u8, stream: &Stream) -> Result<()> {
-        let range = self.resolve("MappedMemory::device_fill", range)?;
+        let range = self.window.resolve("MappedMemory::device_fill", range)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -220,44 +220,42 @@ impl MappedMemory {
     pub fn try_split_at(self, middle: usize) -> Result<(Self, Self), (Self, Error)> {
         const CALL: &str = "MappedMemory::split_at";
         let atom = self.coherence().atom();
-        let position = match span(CALL, middle, 0, self.length) {
-            Ok(range) => self.offset + range.start,
+        let position = match self.window.span(CALL, middle, 0) {
+            Ok(range) => range.start,
             Err(error) => return Err((self, error)),
         };
-        if !position.is_multiple_of(atom) && middle != 0 && middle != self.length {
+        if !position.is_multiple_of(atom) && middle != 0 && middle != self.len() {
             let error = Error::Misaligned { call: CALL, what: "middle", value: middle, multiple: atom };
             return Err((self, error));
         }
         let right = Self {
             pending: self.pending.same(),
             allocation: self.allocation.clone(),
-            offset: position,
-            length: self.length - middle,
+            window: Window { offset: position, length: self.len() - middle },
         };
         let mut left = self;
-        left.length = middle;
+        left.window.length = middle;
         Ok((left, right))
     }
 
     /// Opens the memory to others: threads, running kernels, other processes. Waits for device work that the memory
     /// knows of, as a drop does.
     pub fn into_shared(self) -> SharedMemory {
-        let (allocation, offset, length) = (self.allocation.clone(), self.offset, self.length);
-        SharedMemory::new(allocation, offset, length)
+        SharedMemory::new(self.allocation.clone(), self.window)
     }
 
     /// The device's address of the first byte, for kernels and for other libraries. Valid while any part of the memory
     /// lives; tell the memory of the work that uses it with [`record_use`](Self::record_use).
     #[doc(alias = "vkgdr_memory_get_device_ptr")]
     pub fn device_pointer(&self) -> CUdeviceptr {
-        self.allocation.device(self.offset)
+        self.allocation.device(self.window.offset)
     }
 
     /// The CPU's address of the first byte. Valid while any part of the memory lives. Accesses through it are the
     /// caller's care: ordering, flush and invalidate too ([`mark_written`](Self::mark_written) for the last).
     #[doc(alias = "vkgdr_memory_get_host_ptr")]
     pub fn host_pointer(&self) -> *mut u8 {
-        self.allocation.host(self.offset)
+        self.allocation.host(self.window.offset)
     }
 
     /// Tells the memory that a range was written through [`host_pointer`](Self::host_pointer), so that an invalidate
@@ -267,19 +265,19 @@ impl MappedMemory {
     ///
     /// The range does not lie within the memory.
     pub fn mark_written(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
-        let range = self.resolve("MappedMemory::mark_written", range)?;
+        let range = self.window.resolve("MappedMemory::mark_written", range)?;
         self.allocation.mark_dirty(range);
         Ok(())
     }
 
     /// The size in bytes.
     pub fn len(&self) -> usize {
-        self.length
+        self.window.length
     }
 
     /// Whether there are no bytes: a part may be empty.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.window.length == 0
     }
 
     /// Whether CPU and device see each other's writes without help.
@@ -291,18 +289,6 @@ impl MappedMemory {
     pub fn resource(&self) -> &MappedResource {
         self.allocation.resource()
     }
-
-    #[inline]
-    fn span(&self, call: &'static str, offset: usize, length: usize) -> Result<core::ops::Range<usize>> {
-        let range = span(call, offset, length, self.length)?;
-        Ok(self.offset + range.start..self.offset + range.end)
-    }
-
-    #[inline]
-    fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<core::ops::Range<usize>> {
-        let range = resolve(call, range, self.length)?;
-        Ok(self.offset + range.start..self.offset + range.end)
-    }
 }
 
 impl fmt::Debug for MappedMemory {
@@ -310,7 +296,7 @@ impl fmt::Debug for MappedMemory {
         f.debug_struct("MappedMemory")
             .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
             .field("host_pointer", &self.host_pointer())
-            .field("len", &self.length)
+            .field("len", &self.window.length)
             .field("coherence", &self.coherence())
             .finish()
     }

@@ -34,6 +34,7 @@ mod memory;
 mod pending;
 mod resource;
 mod shared;
+mod window;
 
 pub use atoms::Coherence;
 pub use export::{MappedDescriptor, MappedExport};

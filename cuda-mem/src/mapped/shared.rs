@@ -1,13 +1,14 @@
 //! Mapped memory that several reach at once: threads, running kernels, other processes.
 
 use super::allocation::Allocation;
-use super::atoms::{Coherence, resolve, span};
+use super::atoms::Coherence;
+use super::window::Window;
 use super::{MappedDescriptor, MappedExport, MappedMemory, MappedResource};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Range, RangeBounds};
+use core::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
@@ -33,13 +34,12 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct SharedMemory {
     allocation: Arc<Allocation>,
-    offset: usize,
-    length: usize,
+    window: Window,
 }
 
 impl SharedMemory {
-    pub(super) fn new(allocation: Arc<Allocation>, offset: usize, length: usize) -> Self {
-        Self { allocation, offset, length }
+    pub(super) fn new(allocation: Arc<Allocation>, window: Window) -> Self {
+        Self { allocation, window }
     }
 
     /// Writes by CPU stores, and flushes. Not atomic: others may see a part of it.
@@ -50,7 +50,7 @@ impl SharedMemory {
     #[inline]
     pub fn copy_from_slice<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
-        let range = self.span("SharedMemory::copy_from_slice", offset, source.len())?;
+        let range = self.window.span("SharedMemory::copy_from_slice", offset, source.len())?;
         self.allocation.store(range.start, source)?;
         self.allocation.flush(range)
     }
@@ -63,7 +63,7 @@ impl SharedMemory {
     #[inline]
     pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
-        let range = self.span("SharedMemory::copy_to_slice", offset, destination.len())?;
+        let range = self.window.span("SharedMemory::copy_to_slice", offset, destination.len())?;
         self.allocation.load(range.start, destination)
     }
 
@@ -74,7 +74,7 @@ impl SharedMemory {
     /// There are fewer bytes from `offset` on; the driver refuses.
     pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
-        let range = self.span("SharedMemory::device_read", offset, destination.len())?;
+        let range = self.window.span("SharedMemory::device_read", offset, destination.len())?;
         self.allocation.device_read(range.start, destination)
     }
 
@@ -85,7 +85,7 @@ impl SharedMemory {
     /// The bytes do not fit at `offset`; the driver refuses.
     pub fn device_write<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
-        let range = self.span("SharedMemory::device_write", offset, source.len())?;
+        let range = self.window.span("SharedMemory::device_write", offset, source.len())?;
         self.allocation.flush(range.clone())?;
         self.allocation.device_write(range.start, source)
     }
@@ -98,7 +98,7 @@ impl SharedMemory {
     pub fn cell<T: SharedWord>(&self, offset: usize) -> Result<SharedCell<T>> {
         const CALL: &str = "SharedMemory::cell";
         let size = size_of::<T>();
-        let range = self.span(CALL, offset, size)?;
+        let range = self.window.span(CALL, offset, size)?;
         if !self.allocation.host(range.start).addr().is_multiple_of(size) {
             return Err(Error::Misaligned { call: CALL, what: "offset", value: offset, multiple: size });
         }
@@ -111,8 +111,9 @@ impl SharedMemory {
     ///
     /// The range does not lie within the memory.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let range = self.resolve("SharedMemory::slice", range)?;
-        Ok(Self { allocation: self.allocation.clone(), offset: range.start, length: range.len() })
+        let range = self.window.resolve("SharedMemory::slice", range)?;
+        let window = Window { offset: range.start, length: range.len() };
+        Ok(Self { allocation: self.allocation.clone(), window })
     }
 
     /// Posts the CPU's writes of a range.
@@ -121,7 +122,7 @@ impl SharedMemory {
     ///
     /// The range does not lie within the memory; the library refuses.
     pub fn flush(&self, range: impl RangeBounds<usize>) -> Result<()> {
-        self.allocation.flush(self.resolve("SharedMemory::flush", range)?)
+        self.allocation.flush(self.window.resolve("SharedMemory::flush", range)?)
     }
 
     /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
@@ -130,7 +131,7 @@ impl SharedMemory {
     ///
     /// The range does not lie within the memory; the library refuses.
     pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<()> {
-        self.allocation.invalidate(self.resolve("SharedMemory::invalidate", range)?)
+        self.allocation.invalidate(self.window.resolve("SharedMemory::invalidate", range)?)
     }
 
     /// Exports this part to another process, which maps it for its CPU and its CUDA. Each process keeps the memory
@@ -143,8 +144,8 @@ impl SharedMemory {
         let descriptor = MappedDescriptor {
             device: self.resource().context().device().uuid()?,
             size: self.allocation.size(),
-            offset: self.offset,
-            length: self.length,
+            offset: self.window.offset,
+            length: self.window.length,
         };
         Ok(MappedExport::from_parts(self.allocation.export_fd()?, descriptor))
     }
@@ -159,31 +160,31 @@ impl SharedMemory {
     ///
     /// No running kernel and no other process writes the memory while the exclusive value lives.
     pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Self> {
-        let Self { allocation, offset, length } = self;
+        let Self { allocation, window } = self;
         match Arc::try_unwrap(allocation) {
-            Ok(allocation) => Ok(MappedMemory::part(Arc::new(allocation), offset, length)),
-            Err(allocation) => Err(Self { allocation, offset, length }),
+            Ok(allocation) => Ok(MappedMemory::part(Arc::new(allocation), window)),
+            Err(allocation) => Err(Self { allocation, window }),
         }
     }
 
     /// The device's address of the first byte. Valid while any part of the memory lives.
     pub fn device_pointer(&self) -> CUdeviceptr {
-        self.allocation.device(self.offset)
+        self.allocation.device(self.window.offset)
     }
 
     /// The CPU's address of the first byte. Valid while any part of the memory lives.
     pub fn host_pointer(&self) -> *mut u8 {
-        self.allocation.host(self.offset)
+        self.allocation.host(self.window.offset)
     }
 
     /// The size in bytes.
     pub fn len(&self) -> usize {
-        self.length
+        self.window.length
     }
 
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.window.length == 0
     }
 
     /// Whether CPU and device see each other's writes without help.
@@ -195,24 +196,13 @@ impl SharedMemory {
     pub fn resource(&self) -> &MappedResource {
         self.allocation.resource()
     }
-
-    #[inline]
-    fn span(&self, call: &'static str, offset: usize, length: usize) -> Result<Range<usize>> {
-        let range = span(call, offset, length, self.length)?;
-        Ok(self.offset + range.start..self.offset + range.end)
-    }
-
-    fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<Range<usize>> {
-        let range = resolve(call, range, self.length)?;
-        Ok(self.offset + range.start..self.offset + range.end)
-    }
 }
 
 impl fmt::Debug for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedMemory")
             .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
-            .field("len", &self.length)
+            .field("len", &self.window.length)
             .field("coherence", &self.coherence())
             .finish()
     }
