@@ -146,6 +146,22 @@ impl Device {
         Ok(value)
     }
 
+    /// Whether kernels of this device can be given access to another's memory. A device can to its own.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceCanAccessPeer")]
+    pub fn can_access_peer(&self, other: &Device) -> Result<bool> {
+        if self == other {
+            return Ok(true);
+        }
+        let (cuda, mut can) = (self.driver.raw(), 0);
+        // SAFETY: `can` is writable.
+        unsafe { call!(cuda.cuDeviceCanAccessPeer(&mut can, self.raw, other.raw)) }?;
+        Ok(can != 0)
+    }
+
     /// The device's primary context, which the CUDA runtime uses too.
     ///
     /// # Errors

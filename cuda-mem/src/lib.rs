@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
+//! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
@@ -29,6 +30,7 @@
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
+pub mod buffer;
 mod context;
 mod device;
 mod driver;
@@ -37,8 +39,12 @@ mod error;
 mod event;
 mod host_copy;
 pub mod mapped;
+pub mod memory;
+mod range;
 mod stream;
+mod support;
 
+pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
@@ -47,6 +53,7 @@ pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
+pub use support::{Feature, Support};
 
 /// The raw bindings that this crate stands on.
 pub use cuda_sys;
@@ -63,6 +70,10 @@ const _: () = {
     crosses_threads::<Context>();
     crosses_threads::<Stream>();
     crosses_threads::<Event>();
+    crosses_threads::<Buffer<*mut u8, memory::kind::Device>>();
+    crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
+    crosses_threads::<memory::SharedResource>();
+    crosses_threads::<memory::DevicePool>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();

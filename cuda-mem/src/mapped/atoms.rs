@@ -1,10 +1,8 @@
 //! Atoms: the unit in which non-coherent memory is flushed and invalidated. Pure functions and a bitmap; no unsafe.
 
 use core::num::NonZeroUsize;
-use core::ops::{Bound, Range, RangeBounds};
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
-
-use crate::{Error, Result};
 
 /// Whether the CPU and the device see each other's writes without help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,41 +33,6 @@ pub(crate) fn round_outward(range: Range<usize>, atom: usize, end: usize) -> Ran
     }
     let start = range.start / atom * atom;
     start..range.end.checked_next_multiple_of(atom).map_or(end, |rounded| rounded.min(end))
-}
-
-/// Turns any range of bytes into one that lies within `size`, or into an error that says what was asked.
-pub(crate) fn resolve(call: &'static str, range: impl RangeBounds<usize>, size: usize) -> Result<Range<usize>> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => Some(start),
-        Bound::Excluded(&start) => start.checked_add(1),
-        Bound::Unbounded => Some(0),
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&end) => end.checked_add(1),
-        Bound::Excluded(&end) => Some(end),
-        Bound::Unbounded => Some(size),
-    };
-    match (start, end) {
-        (Some(start), Some(end)) if start <= end && end <= size => Ok(start..end),
-        (start, end) => {
-            let start = start.unwrap_or(usize::MAX);
-            Err(Error::OutOfRange {
-                call,
-                offset: start,
-                length: end.unwrap_or(usize::MAX).saturating_sub(start),
-                size,
-            })
-        }
-    }
-}
-
-/// Checks that `length` bytes at `offset` lie within `size`.
-#[inline]
-pub(crate) fn span(call: &'static str, offset: usize, length: usize, size: usize) -> Result<Range<usize>> {
-    match offset.checked_add(length) {
-        Some(end) if end <= size => Ok(offset..end),
-        _ => Err(Error::OutOfRange { call, offset, length, size }),
-    }
 }
 
 /// Which atoms hold CPU writes that were not flushed.
@@ -172,22 +135,6 @@ mod tests {
             }
         }
         assert_eq!(round_outward(usize::MAX - 3..usize::MAX, 64, usize::MAX), usize::MAX - 63..usize::MAX);
-    }
-
-    #[test]
-    fn ranges_outside_of_the_memory_are_errors_that_say_what_was_asked() {
-        assert_eq!(resolve("t", .., 10), Ok(0..10));
-        assert_eq!(resolve("t", 10.., 10), Ok(10..10));
-        assert_eq!(resolve("t", 2..=4, 10), Ok(2..5));
-        let outside = |offset, length| Error::OutOfRange { call: "t", offset, length, size: 10 };
-        assert_eq!(resolve("t", 2..11, 10), Err(outside(2, 9)));
-        assert_eq!(resolve("t", 11.., 10), Err(outside(11, 0)));
-        #[allow(clippy::reversed_empty_ranges)]
-        let reversed = 5..3;
-        assert_eq!(resolve("t", reversed, 10), Err(outside(5, 0)));
-        assert_eq!(resolve("t", 1..=usize::MAX, 10), Err(outside(1, usize::MAX - 1)));
-        assert_eq!(span("t", 4, 6, 10), Ok(4..10));
-        assert_eq!(span("t", usize::MAX, 2, 10), Err(outside(usize::MAX, 2)));
     }
 
     proptest! {

@@ -73,7 +73,7 @@ impl MappedDescriptor {
             let rule = "an allocation has at least one byte";
             return Err(Error::InvalidArgument { call, argument: "size", value: "0".into(), rule });
         }
-        super::atoms::span(call, self.offset, self.length, self.size).map(|_| ())
+        crate::range::span(call, self.offset, self.length, self.size).map(|_| ())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The part of an allocation that a value reaches: turns ranges of the part into ranges of the allocation.
 
-use super::atoms::{resolve, span};
 use crate::Result;
+use crate::range::{resolve, span};
 use core::ops::{Range, RangeBounds};
 
 /// Where a part begins in its allocation, and how long it is, in bytes.

@@ -1,0 +1,207 @@
+//! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
+
+use crate::context::{ForeignOwner, Liveness};
+use crate::memory::{Accessibility, Block, SharedResource};
+use crate::{Context, Result, Stream};
+use std::sync::Arc;
+
+/// One allocation. It is freed in order of its home stream when it is dropped.
+pub(super) struct Allocation {
+    pub block: Block,
+    pub origin: Origin,
+    /// The free waits for the work of this stream.
+    pub home: Stream,
+    /// Freed already, or handed out.
+    ended: bool,
+}
+
+/// Where memory came from, and who frees it.
+pub(super) enum Origin {
+    /// Of a resource, which frees it.
+    Resource(SharedResource),
+    /// Of another library, which frees it.
+    Foreign(Foreign),
+}
+
+/// Memory that is not freed here.
+pub(super) struct Foreign {
+    /// Keeps the memory alive, where there is one.
+    #[expect(dead_code, reason = "held for its drop")]
+    pub owner: Option<ForeignOwner>,
+    pub accessibility: Accessibility,
+    /// The ordinal of the device that the driver names for it.
+    pub device: Option<i32>,
+}
+
+impl Allocation {
+    pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
+        Self { block, origin, home, ended: false }
+    }
+
+    pub fn context(&self) -> &Context {
+        match &self.origin {
+            Origin::Resource(resource) => resource.context(),
+            Origin::Foreign(_) => self.home.context(),
+        }
+    }
+
+    pub fn accessibility(&self) -> Accessibility {
+        match &self.origin {
+            Origin::Resource(resource) => resource.accessibility(),
+            Origin::Foreign(foreign) => foreign.accessibility,
+        }
+    }
+
+    /// The ordinal of the device that the memory lies on; none for memory of the host.
+    pub fn device(&self) -> Option<i32> {
+        match &self.origin {
+            Origin::Resource(resource) => resource.is_on_device().then(|| resource.context().device().ordinal()),
+            Origin::Foreign(foreign) => foreign.device.filter(|_| !foreign.accessibility.host),
+        }
+    }
+
+    /// Frees the memory in order of the home stream; waits for the work on memory that is another's to free. Memory of
+    /// a context that has ended needs nothing.
+    ///
+    /// After a success the value's drop does nothing.
+    pub fn end(&mut self) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        match &self.origin {
+            Origin::Resource(resource) => self.free(resource)?,
+            // Its owner may free it as soon as this returns.
+            Origin::Foreign(_) if self.home.context().liveness() == Liveness::Alive => self.home.synchronize()?,
+            Origin::Foreign(_) => {}
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    fn free(&self, resource: &SharedResource) -> Result<()> {
+        if self.block.size == 0 {
+            return Ok(());
+        }
+        let (context, home) = (resource.context(), &self.home);
+        let liveness = context.liveness();
+        match liveness {
+            Liveness::DriverGone => return Ok(()),
+            Liveness::Gone => {
+                resource.abandon(self.block);
+                return Ok(());
+            }
+            Liveness::Alive => {}
+        }
+        // The home stream may be of another context of the device. When that has ended, so has the stream's work.
+        let home_is_gone = home.context() != context && home.context().liveness() != Liveness::Alive;
+        let default = home_is_gone.then(|| Stream::legacy_default(context));
+        // SAFETY: the block is the resource's and `ended` says that it was not freed before; all parts are gone, and
+        // have joined their streams to this one.
+        unsafe { resource.deallocate(self.block, default.as_ref().unwrap_or(home)) }
+    }
+
+    /// Hands the memory out: the drop frees nothing.
+    pub fn disown(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Err(error) = self.end()
+            && !error.is_teardown()
+        {
+            self.context().drop_errors().push("freeing a buffer", error);
+        }
+    }
+}
+
+/// One of the parts of an allocation, with a home stream of its own.
+pub(super) struct Part {
+    pub allocation: Arc<Allocation>,
+    pub home: Stream,
+}
+
+impl Clone for Part {
+    fn clone(&self) -> Self {
+        Self { allocation: self.allocation.clone(), home: self.home.clone() }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
+            return;
+        }
+        // The free, which some part's end brings about, comes after this part's work.
+        let joined = self.allocation.home.join(&self.home).or_else(|_| self.home.synchronize());
+        if let Err(error) = joined
+            && !error.is_teardown()
+        {
+            self.home.context().drop_errors().push("joining a part's stream before its memory is freed", error);
+        }
+    }
+}
+
+/// The holder of an allocation. A buffer that was never divided needs no count.
+pub(super) enum Hold {
+    Whole(Allocation),
+    Part(Part),
+}
+
+impl Hold {
+    #[inline]
+    pub fn allocation(&self) -> &Allocation {
+        match self {
+            Hold::Whole(allocation) => allocation,
+            Hold::Part(part) => &part.allocation,
+        }
+    }
+
+    #[inline]
+    pub fn home(&self) -> &Stream {
+        match self {
+            Hold::Whole(allocation) => &allocation.home,
+            Hold::Part(part) => &part.home,
+        }
+    }
+
+    /// Makes it possible to hold the allocation in parts.
+    pub fn into_part(self) -> Part {
+        match self {
+            Hold::Whole(allocation) => {
+                let home = allocation.home.clone();
+                Part { allocation: Arc::new(allocation), home }
+            }
+            Hold::Part(part) => part,
+        }
+    }
+
+    /// The allocation itself, if nothing else holds it.
+    pub fn try_into_whole(self) -> core::result::Result<Allocation, Self> {
+        match self {
+            Hold::Whole(allocation) => Ok(allocation),
+            // Only the last holder gets past the count, and nobody can clone what it alone has.
+            Hold::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
+                let (home, allocation) = (part.home.clone(), part.allocation.clone());
+                // Joins the part's stream to the allocation's.
+                drop(part);
+                Arc::try_unwrap(allocation).map_err(|allocation| Hold::Part(Part { allocation, home }))
+            }
+            part => Err(part),
+        }
+    }
+
+    /// Orders later work on `stream`, after all work so far.
+    pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
+        if self.home() == stream {
+            return Ok(());
+        }
+        stream.join(self.home())?;
+        match self {
+            Hold::Whole(allocation) => allocation.home = stream.clone(),
+            Hold::Part(part) => part.home = stream.clone(),
+        }
+        Ok(())
+    }
+}

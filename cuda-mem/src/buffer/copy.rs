@@ -1,0 +1,245 @@
+//! Copies to and from the host, and between buffers.
+
+use super::{Access, Buffer, bytes_of_mut};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::range::{resolve_elements, span_elements};
+use crate::{Error, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::mem::MaybeUninit;
+use core::ops::{Range, RangeBounds};
+use cuda_sys::CUdeviceptr;
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Copies a slice to the elements from `offset` on. Returns when that is done.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the driver refuses; earlier work of the home stream failed.
+    #[doc(alias = "cuMemcpyHtoD")]
+    pub fn copy_from_slice(&mut self, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
+        let range = self.span("Buffer::copy_from_slice", offset, source.len())?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let home = self.stream();
+        let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+        let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
+        // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
+        // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is done.
+        let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
+        // Also after an error: whatever was begun must not go on with the caller's memory.
+        copied.and(home.synchronize())
+    }
+
+    /// Copies the elements from `offset` on to a slice. Returns when that is done.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer elements from `offset` on; the driver refuses; earlier work of the home stream failed.
+    #[doc(alias = "cuMemcpyDtoH")]
+    pub fn copy_to_slice(&self, offset: usize, destination: &mut [T]) -> Result<()>
+    where
+        T: AnyBitPattern,
+    {
+        let range = self.span("Buffer::copy_to_slice", offset, destination.len())?;
+        let (to, size) = bytes_of_mut(destination);
+        // SAFETY: the destination is borrowed until the copy is done, and any bytes are values of `T`.
+        unsafe { self.copy_to_pointer(range.start, to, size) }
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_to_slice`](Self::copy_to_slice).
+    pub fn to_vec(&self) -> Result<Vec<T>>
+    where
+        T: AnyBitPattern,
+    {
+        let mut elements: Vec<T> = Vec::with_capacity(self.len());
+        let room: *mut MaybeUninit<T> = elements.spare_capacity_mut().as_mut_ptr();
+        // SAFETY: the vector has room for all elements.
+        unsafe { self.copy_to_pointer(0, room.cast(), self.size()) }?;
+        // SAFETY: the copy has written them, and any bytes are values of `T`.
+        unsafe { elements.set_len(self.len()) };
+        Ok(elements)
+    }
+
+    /// The bytes, as hexadecimal digits.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_to_slice`](Self::copy_to_slice).
+    pub fn hex(&self) -> Result<String>
+    where
+        T: NoUninit + AnyBitPattern,
+    {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let elements = self.to_vec()?;
+        let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)] as char, DIGITS[usize::from(byte & 15)] as char];
+        Ok(bytemuck::cast_slice::<T, u8>(&elements).iter().flat_map(digits).collect())
+    }
+
+    /// Copies `size` bytes from the element at `start` on, and waits.
+    ///
+    /// # Safety
+    ///
+    /// The elements lie within the buffer, and `to` is valid for writes of `size` bytes.
+    unsafe fn copy_to_pointer(&self, start: usize, to: *mut u8, size: usize) -> Result<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        let home = self.stream();
+        let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+        let to = to.expose_provenance() as CUdeviceptr;
+        // SAFETY: this function's contract; it returns when the copy is done.
+        let copied = unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
+        copied.and(home.synchronize())
+    }
+
+    /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits
+    /// for the other's work so far, copies, and the other's later work waits for the copy. Between devices it needs no
+    /// peer access.
+    ///
+    /// # Errors
+    ///
+    /// A range does not lie within its buffer; the two ranges overlap; the driver refuses.
+    #[doc(alias("cuMemcpyDtoD", "cuMemcpyPeer"))]
+    pub fn copy_from_buffer<L: Kind, B: Access>(
+        &mut self,
+        offset: usize,
+        source: &Buffer<T, L, B>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        const CALL: &str = "Buffer::copy_from_buffer";
+        let from = source.resolve(CALL, range)?;
+        let to = self.span(CALL, offset, from.len())?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        let size = from.len() * size_of::<T>();
+        let (to, from) = (self.address(to.start), source.address(from.start));
+        check_apart(CALL, to, from, size)?;
+        self.ordered_after(source, |home| {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            match (self.device_ordinal(), source.device_ordinal()) {
+                (Some(here), Some(there)) if here != there => {
+                    let (to_context, from_context) = (self.context().raw(), source.context().raw());
+                    // SAFETY: both ranges lie within their memory, which is freed after the copy in stream order.
+                    unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, home.raw())) }
+                }
+                // SAFETY: as above.
+                _ => unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) },
+            }
+        })
+    }
+
+    /// Copies a range within the buffer to the elements from `offset` on, in stream order.
+    ///
+    /// # Errors
+    ///
+    /// A range does not lie within the buffer; the two overlap; the driver refuses.
+    pub fn copy_within(&mut self, range: impl RangeBounds<usize>, offset: usize) -> Result<()> {
+        const CALL: &str = "Buffer::copy_within";
+        let from = self.resolve(CALL, range)?;
+        let to = self.span(CALL, offset, from.len())?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        let size = from.len() * size_of::<T>();
+        let (to, from) = (self.address(to.start), self.address(from.start));
+        check_apart(CALL, to, from, size)?;
+        self.in_order(|home| {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            // SAFETY: both ranges lie within the memory, which is freed after the copy in stream order.
+            unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
+        })
+    }
+
+    /// A copy of the buffer, of the same resource and home stream.
+    ///
+    /// # Errors
+    ///
+    /// The memory is another library's, so there is no resource to allocate from; there is no room; the driver refuses.
+    pub fn try_clone(&self) -> Result<Buffer<T, K>> {
+        let Some(resource) = self.resource() else {
+            return Err(Error::InvalidArgument {
+                call: "Buffer::try_clone",
+                argument: "the buffer's resource",
+                value: "none".into(),
+                rule: "memory of another library is copied to a buffer that the caller allocates",
+            });
+        };
+        let mut copy = Buffer::allocate(resource.clone(), self.len(), self.stream())?;
+        copy.copy_from_buffer(0, self, ..)?;
+        Ok(copy)
+    }
+
+    /// Does work on this buffer's home stream that reads `source`: after the source's work so far, and before its later.
+    pub(super) fn ordered_after<L: Kind, B: Access>(
+        &self,
+        source: &Buffer<T, L, B>,
+        work: impl FnOnce(&crate::Stream) -> Result<()>,
+    ) -> Result<()> {
+        let (home, other) = (self.stream(), source.stream());
+        if home == other {
+            source.mark_busy();
+            return self.in_order(work);
+        }
+        home.join(other)?;
+        self.in_order(work)?;
+        source.mark_busy();
+        // Where the source cannot be made to wait, its later work and its free must find the copy done.
+        other.join(home).or_else(|_| home.synchronize())
+    }
+
+    /// Does work on the home stream.
+    pub(super) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+        self.mark_busy();
+        work(self.stream())
+    }
+
+    /// The device's address of an element.
+    pub(super) fn address(&self, element: usize) -> CUdeviceptr {
+        self.device_pointer() + (element * size_of::<T>()) as CUdeviceptr
+    }
+
+    #[inline]
+    pub(super) fn span(&self, call: &'static str, offset: usize, count: usize) -> Result<Range<usize>> {
+        span_elements(call, offset, count, self.length, size_of::<T>())
+    }
+
+    #[inline]
+    pub(super) fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<Range<usize>> {
+        resolve_elements(call, range, self.length, size_of::<T>())
+    }
+
+    pub(super) fn check_same_length(&self, call: &'static str, length: usize) -> Result<()> {
+        if length == self.len() {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument {
+            call,
+            argument: "the other's length",
+            value: format!("{length} elements").into(),
+            rule: "it must be this buffer's length",
+        })
+    }
+}
+
+/// Checks that a copy's two ranges share no byte: the driver would not say what comes out.
+pub(super) fn check_apart(call: &'static str, to: CUdeviceptr, from: CUdeviceptr, size: usize) -> Result<()> {
+    if to.abs_diff(from) >= size as u64 {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument {
+        call,
+        argument: "the two ranges",
+        value: format!("{size} bytes, {} apart", to.abs_diff(from)).into(),
+        rule: "they must not overlap",
+    })
+}

@@ -1,0 +1,109 @@
+//! Fills.
+
+use super::{Access, Buffer};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::{Error, Result};
+use bytemuck::NoUninit;
+use core::ops::{Range, RangeBounds};
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Fills a range with a value by the device, in stream order. Elements of 1, 2, 4 and 8 bytes, and multiples of 4 up
+    /// to 64, can be filled.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; the elements have another size; devices cannot address the memory; the
+    /// driver refuses.
+    #[doc(alias("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"))]
+    pub fn fill(&mut self, range: impl RangeBounds<usize>, value: T) -> Result<()>
+    where
+        T: NoUninit,
+    {
+        const CALL: &str = "Buffer::fill";
+        let range = self.resolve(CALL, range)?;
+        self.fill_pattern(CALL, range, bytemuck::bytes_of(&value))
+    }
+
+    /// Fills elements with one byte.
+    pub(super) fn fill_bytes(&mut self, range: Range<usize>, byte: u8) -> Result<()> {
+        let size = range.len() * size_of::<T>();
+        self.check_fillable("Buffer::fill")?;
+        self.set(range.start, size, |cuda, start, stream| {
+            // SAFETY: the range lies within the memory, which is freed after this in stream order.
+            unsafe { call!(cuda.cuMemsetD8Async(start, byte, size, stream)) }
+        })
+    }
+
+    /// Fills elements with a pattern of an element's size.
+    pub(super) fn fill_pattern(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
+        if pattern.windows(2).all(|pair| pair[0] == pair[1]) {
+            return self.fill_bytes(range, pattern[0]);
+        }
+        self.check_fillable(call)?;
+        let count = range.len();
+        match *pattern {
+            [a, b] => self.set(range.start, count, |cuda, start, stream| {
+                // SAFETY: as in `fill_bytes`; the address is aligned, as elements of 2 bytes are.
+                unsafe { call!(cuda.cuMemsetD16Async(start, u16::from_ne_bytes([a, b]), count, stream)) }
+            }),
+            [a, b, c, d] => self.set(range.start, count, |cuda, start, stream| {
+                // SAFETY: as above.
+                unsafe { call!(cuda.cuMemsetD32Async(start, u32::from_ne_bytes([a, b, c, d]), count, stream)) }
+            }),
+            _ => self.fill_columns(call, range, pattern),
+        }
+    }
+
+    /// A pattern of several words: word by word, each a column of the elements as rows.
+    fn fill_columns(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
+        const WORD: usize = size_of::<u32>();
+        let pitch = pattern.len();
+        if !pitch.is_multiple_of(WORD) || pitch > 64 || !self.device_pointer().is_multiple_of(WORD as u64) {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "the element's size",
+                value: format!("{pitch} bytes at {:#x}", self.device_pointer()).into(),
+                rule: "it must be 1, 2, 4 or 8 bytes, or an aligned multiple of 4 up to 64",
+            });
+        }
+        let count = range.len();
+        for (column, word) in pattern.chunks_exact(WORD).enumerate() {
+            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            self.set(range.start, count, |cuda, start, stream| {
+                let start = start + (column * WORD) as u64;
+                // SAFETY: as in `fill_bytes`: `count` rows of one word, `pitch` bytes apart, lie within the range.
+                unsafe { call!(cuda.cuMemsetD2D32Async(start, pitch, word, 1, count, stream)) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set(
+        &self,
+        start: usize,
+        count: usize,
+        set: impl FnOnce(&cuda_sys::Driver, u64, cuda_sys::CUstream) -> Result<()>,
+    ) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.in_order(|home| {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            set(cuda, self.address(start), home.raw())
+        })
+    }
+
+    /// A fill of memory that devices cannot address would break the context for good.
+    fn check_fillable(&self, call: &'static str) -> Result<()> {
+        if self.is_empty() || self.accessibility().device {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument {
+            call,
+            argument: "the buffer's memory",
+            value: format!("{:?}", self.accessibility()).into(),
+            rule: "devices must be able to address it; register memory of the host first",
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! Buffers as slices of the CPU's, where it may address the memory.
+
+use super::Buffer;
+use crate::Result;
+use crate::memory::HostAccessible;
+use bytemuck::AnyBitPattern;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut, Range, RangeBounds};
+use core::slice;
+
+impl<T, K: HostAccessible> Buffer<T, K> {
+    /// A range to read as a slice. Waits for the buffer's device work.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed.
+    pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T, K>>
+    where
+        T: AnyBitPattern,
+    {
+        let range = self.resolve("Buffer::read", range)?;
+        self.fetch(&range)?;
+        Ok(HostRead { buffer: self, range })
+    }
+
+    /// A range to write (and read) as a slice. Waits for the buffer's device work; device work given after the guard's end
+    /// sees what was written. End the guard with [`finish`](HostWrite::finish) to see errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn write(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T, K>>
+    where
+        T: AnyBitPattern,
+    {
+        let range = self.resolve("Buffer::write", range)?;
+        self.fetch(&range)?;
+        Ok(HostWrite { buffer: self, range })
+    }
+
+    fn fetch(&self, range: &Range<usize>) -> Result<()> {
+        self.settle()?;
+        match self.resource() {
+            Some(resource) if !range.is_empty() => {
+                resource.invalidate(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn post(&self, range: &Range<usize>) -> Result<()> {
+        match self.resource() {
+            Some(resource) if !range.is_empty() => {
+                resource.flush(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The elements' address and number, for a slice. An empty range has no address.
+    fn slice_parts(&self, range: &Range<usize>) -> (*mut T, usize) {
+        if range.is_empty() {
+            return (core::ptr::dangling_mut(), 0);
+        }
+        (self.host_pointer().wrapping_add(range.start), range.len())
+    }
+}
+
+/// A range of a buffer to read.
+#[must_use = "the range was waited for to be read"]
+pub struct HostRead<'buffer, T, K: HostAccessible> {
+    buffer: &'buffer Buffer<T, K>,
+    range: Range<usize>,
+}
+
+impl<T: AnyBitPattern, K: HostAccessible> Deref for HostRead<'_, T, K> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let (start, count) = self.buffer.slice_parts(&self.range);
+        // SAFETY: the range lies within memory of the driver's, whose bytes always have a value, and any is a value of
+        // `T`; the address is aligned: allocations are, and parts lie at whole elements. The guard borrows the one
+        // value that reaches the memory, and its device work is done.
+        unsafe { slice::from_raw_parts(start, count) }
+    }
+}
+
+impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostRead").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// A range of a buffer to write.
+#[must_use = "what is written is posted when the guard ends"]
+pub struct HostWrite<'buffer, T, K: HostAccessible> {
+    buffer: &'buffer Buffer<T, K>,
+    range: Range<usize>,
+}
+
+impl<T, K: HostAccessible> HostWrite<'_, T, K> {
+    /// Ends the guard.
+    ///
+    /// # Errors
+    ///
+    /// The flush of non-coherent memory failed.
+    pub fn finish(self) -> Result<()> {
+        let guard = ManuallyDrop::new(self);
+        guard.buffer.post(&guard.range)
+    }
+}
+
+impl<T: AnyBitPattern, K: HostAccessible> Deref for HostWrite<'_, T, K> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let (start, count) = self.buffer.slice_parts(&self.range);
+        // SAFETY: as for `HostRead`.
+        unsafe { slice::from_raw_parts(start, count) }
+    }
+}
+
+impl<T: AnyBitPattern, K: HostAccessible> DerefMut for HostWrite<'_, T, K> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let (start, count) = self.buffer.slice_parts(&self.range);
+        // SAFETY: as for `HostRead`; the guard borrows that value exclusively.
+        unsafe { slice::from_raw_parts_mut(start, count) }
+    }
+}
+
+impl<T, K: HostAccessible> fmt::Debug for HostWrite<'_, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostWrite").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+impl<T, K: HostAccessible> Drop for HostWrite<'_, T, K> {
+    fn drop(&mut self) {
+        if let Err(error) = self.buffer.post(&self.range) {
+            self.buffer.context().drop_errors().push("flushing the writes of a guard", error);
+        }
+    }
+}

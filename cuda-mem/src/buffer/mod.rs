@@ -1,0 +1,414 @@
+//! Buffers: typed memory of any resource, with a home stream.
+//!
+//! A [`Buffer`] is to device memory what a `Vec` is to the heap. Its work is done in order of its *home stream*: copies,
+//! fills, and the free when it is dropped. So nothing has to be waited for between them, and no event is recorded for
+//! work that stays on one stream. A copy between buffers of two streams joins the two by events.
+//!
+//! Offsets and lengths are in elements, as with slices.
+//!
+//! | to | |
+//! |---|---|
+//! | make one | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); of other libraries' memory: [`from_raw`](Buffer::from_raw) |
+//! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
+//! | take apart | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
+//! | reach it by the CPU | [`read`](Buffer::read), [`write`](Buffer::write), where the kind is [`HostAccessible`] |
+//! | end it | drop, or [`close`](Buffer::close), which gives errors |
+
+mod allocation;
+mod copy;
+mod fill;
+mod host;
+mod parts;
+mod raw;
+mod uninit;
+
+use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
+use crate::{Context, Error, Result, Stream, memory::kind::Any};
+use allocation::{Allocation, Hold, Origin};
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
+
+pub use host::{HostRead, HostWrite};
+
+/// Memory of `T`s, of kind `K`.
+///
+/// An exclusive buffer (`A` is [`Exclusive`], which it is unless said) is the one value that reaches its memory. One that
+/// is [`Shared`] may be cloned and sliced, and offers no slices of the CPU's.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::memory::{DevicePool, PoolOptions};
+/// use cuda_mem::{Buffer, Stream};
+/// let stream = Stream::new(&context)?;
+/// let pool = DevicePool::new(&context, &PoolOptions::default())?;
+///
+/// let mut sum = Buffer::zeroed(&pool, 8, &stream)?;
+/// sum.copy_from_slice(2, &[1.0f32, 2.0])?;
+/// sum.fill(6.., 9.0)?;
+/// assert_eq!(sum.to_vec()?, [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 9.0, 9.0]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
+    hold: Hold,
+    /// Where this part begins in the allocation, in bytes.
+    offset: usize,
+    /// In elements.
+    length: usize,
+    /// Whether device work may be under way that the CPU has to wait for. It starts so: the allocation itself is in
+    /// stream order.
+    busy: AtomicBool,
+    elements: PhantomData<fn(T) -> T>,
+    marker: PhantomData<(K, A)>,
+}
+
+/// A buffer that others reach too: clones and slices share its ownership.
+pub type SharedBuffer<T = u8, K = Any> = Buffer<T, K, Shared>;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Whether a buffer alone reaches its memory.
+pub trait Access: sealed::Sealed + Send + Sync + 'static {}
+
+/// It alone does.
+#[derive(Clone, Copy, Debug)]
+pub struct Exclusive;
+
+/// Others may.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared;
+
+impl sealed::Sealed for Exclusive {}
+impl Access for Exclusive {}
+impl sealed::Sealed for Shared {}
+impl Access for Shared {}
+
+impl<T, K: Kind> Buffer<T, K> {
+    /// Allocates `length` elements without a value. `stream` becomes the home stream.
+    ///
+    /// # Errors
+    ///
+    /// There is no room: [`Error::OutOfMemory`]. The size overflows. The stream is capturing, is a per-thread default
+    /// stream, or is of another device than the resource.
+    pub fn uninit<R>(resource: &R, length: usize, stream: &Stream) -> Result<Buffer<MaybeUninit<T>, K>>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+    {
+        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        Buffer::allocate(resource.share(), length, stream)
+    }
+
+    /// Allocates `length` elements, all bytes zero.
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit).
+    pub fn zeroed<R>(resource: &R, length: usize, stream: &Stream) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+        T: Zeroable,
+    {
+        let mut buffer = Self::uninit(resource, length, stream)?;
+        buffer.fill_bytes(0..buffer.len(), 0)?;
+        // SAFETY: zeros are a value of `T`.
+        Ok(unsafe { buffer.assume_init() })
+    }
+
+    /// Allocates `length` elements of one value.
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit); and as [`fill`](Self::fill).
+    pub fn filled<R>(resource: &R, length: usize, value: T, stream: &Stream) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+        T: NoUninit,
+    {
+        let mut buffer = Self::uninit(resource, length, stream)?;
+        buffer.fill_pattern("Buffer::filled", 0..length, bytemuck::bytes_of(&value))?;
+        // SAFETY: every element was given a value.
+        Ok(unsafe { buffer.assume_init() })
+    }
+
+    /// Allocates, and copies a slice.
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit); and as [`copy_from_slice`](Self::copy_from_slice).
+    pub fn from_slice<R>(resource: &R, source: &[T], stream: &Stream) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+        T: NoUninit,
+    {
+        Self::uninit(resource, source.len(), stream)?.init_from_slice(source)
+    }
+
+    fn allocate(resource: SharedResource, length: usize, stream: &Stream) -> Result<Self> {
+        const CALL: &str = "Buffer::uninit";
+        let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
+        let Some(size) = size else {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "length",
+                value: format!("{length} elements of {} bytes", size_of::<T>()).into(),
+                rule: "the size in bytes must fit into isize",
+            });
+        };
+        check_home(CALL, &resource, stream)?;
+        let block = match size {
+            0 => crate::memory::Block::EMPTY,
+            _ => resource.allocate(size, align_of::<T>(), stream)?,
+        };
+        Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))
+    }
+}
+
+/// Checks that a stream may become the home of a resource's memory.
+fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) -> Result<()> {
+    check_stream(call, stream)?;
+    let (memory, home) = (resource.context(), stream.context());
+    if memory == home || memory.device() == home.device() {
+        return Ok(());
+    }
+    if memory.driver().is_same(home.driver()) && !resource.is_on_device() {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument {
+        call,
+        argument: "stream",
+        value: format!("of device {}", home.device().ordinal()).into(),
+        rule: "the stream has to be of the device that the memory lies on",
+    })
+}
+
+/// Checks that a stream may be a home stream.
+fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
+    if stream.raw() == CU_STREAM_PER_THREAD {
+        return Err(Error::InvalidArgument {
+            call,
+            argument: "stream",
+            value: "the per-thread default stream".into(),
+            rule: "a home stream is the same on every thread; make one with Stream::new",
+        });
+    }
+    Ok(())
+}
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    fn whole(allocation: Allocation, length: usize) -> Self {
+        Self::from_hold(Hold::Whole(allocation), 0, length)
+    }
+
+    fn from_hold(hold: Hold, offset: usize, length: usize) -> Self {
+        Self { hold, offset, length, busy: AtomicBool::new(true), elements: PhantomData, marker: PhantomData }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> usize {
+        self.length * size_of::<T>()
+    }
+
+    /// The address of the first element for kernels and for the driver. Valid while a part of the memory lives; for
+    /// memory of the CPU alone, its address there. 0 where there is no memory.
+    ///
+    /// Tell the buffer of work on other streams than its own that uses the address: [`record_use`](Self::record_use).
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.hold.allocation().block.device_pointer + self.offset as CUdeviceptr
+    }
+
+    /// The CPU's address of the first element. Accesses through it are the caller's care, ordering too.
+    pub fn host_pointer(&self) -> *mut T
+    where
+        K: HostAccessible,
+    {
+        self.hold.allocation().block.host_pointer.wrapping_add(self.offset).cast()
+    }
+
+    /// The stream that the buffer's work and its free are ordered on.
+    pub fn stream(&self) -> &Stream {
+        self.hold.home()
+    }
+
+    /// Makes `stream` the home stream: it waits for all work of the buffer so far.
+    ///
+    /// # Errors
+    ///
+    /// The stream is of another device, or a per-thread default stream; the driver refuses.
+    pub fn set_stream(&mut self, stream: &Stream) -> Result<()> {
+        const CALL: &str = "Buffer::set_stream";
+        match &self.hold.allocation().origin {
+            Origin::Resource(resource) => check_home(CALL, resource, stream)?,
+            Origin::Foreign(_) => check_stream(CALL, stream)?,
+        }
+        self.hold.move_to(stream)
+    }
+
+    /// Tells the buffer of work given to `stream` so far that uses its memory: kernels that were launched with
+    /// [`device_pointer`](Self::device_pointer). What the buffer does from now on waits for that work, its free too.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn record_use(&self, stream: &Stream) -> Result<()> {
+        self.mark_busy();
+        if self.stream() == stream { Ok(()) } else { self.stream().join(stream) }
+    }
+
+    /// Waits until all work of the home stream so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.stream().synchronize()
+    }
+
+    #[inline]
+    fn mark_busy(&self) {
+        self.busy.store(true, Ordering::Release);
+    }
+
+    /// Waits for the device work, if there may be any.
+    #[inline]
+    fn settle(&self) -> Result<()> {
+        if self.busy.load(Ordering::Acquire) {
+            self.stream().synchronize()?;
+            self.busy.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The context that the memory belongs to.
+    pub fn context(&self) -> &Context {
+        self.hold.allocation().context()
+    }
+
+    /// The ordinal of the device that the memory lies on; none for memory of the host.
+    pub fn device_ordinal(&self) -> Option<i32> {
+        self.hold.allocation().device()
+    }
+
+    /// Who may address the memory.
+    pub fn accessibility(&self) -> Accessibility {
+        self.hold.allocation().accessibility()
+    }
+
+    /// The resource that the memory is of; none for memory of other libraries.
+    pub fn resource(&self) -> Option<&SharedResource> {
+        match &self.hold.allocation().origin {
+            Origin::Resource(resource) => Some(resource),
+            Origin::Foreign(_) => None,
+        }
+    }
+
+    /// Forgets the kind: for programs that choose it at run time.
+    pub fn into_any(self) -> Buffer<T, Any, A> {
+        Buffer::from_hold(self.hold, self.offset, self.length)
+    }
+
+    /// Knows the kind again, if the memory may be addressed so.
+    ///
+    /// # Errors
+    ///
+    /// It may not; the buffer is given back.
+    pub fn try_into_kind<L: Kind>(self) -> Result<Buffer<T, L, A>, Box<Refused<Self>>> {
+        let accessibility = self.accessibility();
+        if L::ACCESSIBILITY.is_none_or(|wanted| accessibility.covers(wanted)) {
+            return Ok(Buffer::from_hold(self.hold, self.offset, self.length));
+        }
+        Err(Refused::new(
+            self,
+            Error::InvalidArgument {
+                call: "Buffer::try_into_kind",
+                argument: "the buffer's memory",
+                value: format!("{accessibility:?}").into(),
+                rule: "it must be addressable by whom the kind names",
+            },
+        ))
+    }
+}
+
+impl<T, K: Kind> Buffer<T, K> {
+    /// Frees the memory in order of the home stream, as a drop does, and gives errors. A part of divided memory only ends:
+    /// the last one frees.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses; the buffer is given back.
+    #[doc(alias("cuMemFree", "cuMemFreeAsync", "cuMemFreeHost"))]
+    pub fn close(mut self) -> Result<(), Box<Refused<Self>>> {
+        match &mut self.hold {
+            Hold::Whole(allocation) => match allocation.end() {
+                Ok(()) => Ok(()),
+                Err(error) => Err(Refused::new(self, error)),
+            },
+            Hold::Part(_) => Ok(()),
+        }
+    }
+
+    /// As [`close`](Self::close), in order of another stream, which waits for the work of the home stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close), and as [`set_stream`](Self::set_stream).
+    pub fn close_on(mut self, stream: &Stream) -> Result<(), Box<Refused<Self>>> {
+        match self.set_stream(stream) {
+            Ok(()) => self.close(),
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+}
+
+impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
+            .field("len", &self.length)
+            .field("element_size", &size_of::<T>())
+            .field("accessibility", &self.accessibility())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call that took a value was refused: the value, and why. Turns into the [`Error`] where a `?` wants one.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused<V> {
+    /// What the call took.
+    pub value: V,
+    /// Why it was refused.
+    pub error: Error,
+}
+
+impl<V> Refused<V> {
+    pub(crate) fn new(value: V, error: Error) -> Box<Self> {
+        Box::new(Self { value, error })
+    }
+}
+
+impl<V> From<Box<Refused<V>>> for Error {
+    fn from(refused: Box<Refused<V>>) -> Self {
+        refused.error
+    }
+}
+
+/// Elements that may be read from device memory, whatever bytes it holds.
+pub(crate) fn bytes_of_mut<T: AnyBitPattern>(slice: &mut [T]) -> (*mut u8, usize) {
+    (slice.as_mut_ptr().cast(), size_of_val(slice))
+}

@@ -1,0 +1,161 @@
+//! Parts of buffers, and other ways to see the same memory.
+
+use super::allocation::{Hold, Part};
+use super::{Access, Buffer, Refused, SharedBuffer};
+use crate::memory::Kind;
+use crate::{Error, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::mem::MaybeUninit;
+use core::ops::RangeBounds;
+
+impl<T, K: Kind> Buffer<T, K> {
+    /// Divides the buffer into two that share the ownership of the memory: `[0, middle)` and `[middle, len)`. Each may
+    /// have a home stream of its own.
+    ///
+    /// # Errors
+    ///
+    /// `middle` lies past the end; the buffer is given back.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let buffer = Buffer::from_slice(&memory, &[1, 2, 3], &stream)?;
+    /// let (left, right) = buffer.split_at(1)?;
+    /// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![1], vec![2, 3]));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn split_at(self, middle: usize) -> Result<(Self, Self), Box<Refused<Self>>> {
+        if let Err(error) = self.span("Buffer::split_at", middle, 0) {
+            return Err(Refused::new(self, error));
+        }
+        let (offset, length) = (self.offset, self.length);
+        let part = self.hold.into_part();
+        let left = Self::from_hold(Hold::Part(part.clone()), offset, middle);
+        let right = Self::from_hold(Hold::Part(part), offset + middle * size_of::<T>(), length - middle);
+        Ok((left, right))
+    }
+
+    /// Opens the memory to others: slices and clones.
+    pub fn into_shared(self) -> SharedBuffer<T, K> {
+        let part = self.hold.into_part();
+        Buffer::from_hold(Hold::Part(part), self.offset, self.length)
+    }
+}
+
+impl<T, K: Kind> SharedBuffer<T, K> {
+    /// A part of the memory, which shares its ownership and sees the same bytes. An empty one is allowed, at the end
+    /// too.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let whole = Buffer::from_slice(&memory, &[1, 2, 3], &stream)?.into_shared();
+    /// let mut tail = whole.slice(1..)?;
+    /// tail.fill(.., 9)?;
+    /// assert_eq!(whole.to_vec()?, [1, 9, 9]);
+    /// assert!(tail.slice(2..)?.is_empty());
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let range = self.resolve("Buffer::slice", range)?;
+        Ok(Self::from_hold(Hold::Part(self.part()), self.offset + range.start * size_of::<T>(), range.len()))
+    }
+
+    /// Becomes exclusive, if no other value reaches the allocation.
+    ///
+    /// # Errors
+    ///
+    /// Another value does; this one is given back.
+    pub fn try_into_exclusive(self) -> Result<Buffer<T, K>, Box<Refused<Self>>> {
+        let Self { hold, offset, length, .. } = self;
+        match hold.try_into_whole() {
+            Ok(allocation) => Ok(Buffer::from_hold(Hold::Whole(allocation), offset, length)),
+            Err(hold) => Err(Refused::new(
+                Self::from_hold(hold, offset, length),
+                Error::InvalidArgument {
+                    call: "Buffer::try_into_exclusive",
+                    argument: "the buffer",
+                    value: "shared".into(),
+                    rule: "no other clone or slice of its memory may be left",
+                },
+            )),
+        }
+    }
+
+    /// Whether two buffers are parts of one allocation.
+    pub fn shares_with(&self, other: &SharedBuffer<T, K>) -> bool {
+        core::ptr::eq(self.hold.allocation(), other.hold.allocation())
+    }
+
+    fn part(&self) -> Part {
+        match &self.hold {
+            Hold::Part(part) => part.clone(),
+            Hold::Whole(_) => unreachable!("a shared buffer holds a part"),
+        }
+    }
+}
+
+impl<T, K: Kind> Clone for SharedBuffer<T, K> {
+    fn clone(&self) -> Self {
+        Self::from_hold(Hold::Part(self.part()), self.offset, self.length)
+    }
+}
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// The same memory as elements of another type.
+    ///
+    /// # Errors
+    ///
+    /// The size is not a multiple of the other type's, or the address is not aligned for it; the buffer is given back.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let words = Buffer::from_slice(&memory, &[0x0403_0201u32], &stream)?;
+    /// assert_eq!(words.cast::<u8>()?.to_vec()?, 0x0403_0201u32.to_ne_bytes());
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn cast<U>(self) -> Result<Buffer<U, K, A>, Box<Refused<Self>>>
+    where
+        T: NoUninit,
+        U: AnyBitPattern,
+    {
+        self.reinterpret()
+    }
+
+    /// As [`cast`](Self::cast), without a promise on the elements' values.
+    ///
+    /// # Errors
+    ///
+    /// As [`cast`](Self::cast).
+    pub fn cast_uninit<U>(self) -> Result<Buffer<MaybeUninit<U>, K, A>, Box<Refused<Self>>> {
+        self.reinterpret()
+    }
+
+    fn reinterpret<U>(self) -> Result<Buffer<U, K, A>, Box<Refused<Self>>> {
+        const { assert!(size_of::<U>() != 0, "an element of a buffer has a size") };
+        const CALL: &str = "Buffer::cast";
+        let misaligned = |what, value, multiple| Error::Misaligned { call: CALL, what, value, multiple };
+        if !self.size().is_multiple_of(size_of::<U>()) {
+            let error = misaligned("size", self.size(), size_of::<U>());
+            return Err(Refused::new(self, error));
+        }
+        let address = self.device_pointer() as usize;
+        if !address.is_multiple_of(align_of::<U>()) {
+            let error = misaligned("address", address, align_of::<U>());
+            return Err(Refused::new(self, error));
+        }
+        let length = self.size() / size_of::<U>();
+        Ok(Buffer::from_hold(self.hold, self.offset, length))
+    }
+}

@@ -1,0 +1,80 @@
+//! Plain device memory.
+
+use super::Accessibility;
+use super::kind;
+use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use crate::error::call;
+use crate::{Context, Result, Stream};
+use std::sync::Arc;
+
+/// The alignment that the driver gives by itself, in bytes.
+pub(crate) const DRIVER_ALIGNMENT: usize = 256;
+
+/// Device memory by cuMemAlloc: a driver call of several microseconds that waits for the device, and the memory that
+/// legacy IPC handles can share. Most programs want a [`DevicePool`](super::DevicePool). Cheap to clone.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+/// let stream = Stream::new(&context)?;
+/// let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &[1.5f32; 100], &stream)?;
+/// assert_eq!(buffer.to_vec()?, [1.5; 100]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "cuMemAlloc")]
+pub struct DeviceMemory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+}
+
+impl DeviceMemory {
+    /// Device memory of a context.
+    pub fn new(context: &Context) -> Self {
+        Self { inner: Arc::new(Inner { context: context.clone() }) }
+    }
+}
+
+// SAFETY: the memory is cuMemAlloc's.
+unsafe impl ResourceHandle for DeviceMemory {
+    type Kind = kind::Device;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the driver gives blocks of its own, valid at once for all streams.
+unsafe impl MemoryResource for Inner {
+    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+        const CALL: &str = "DeviceMemory::allocate";
+        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let mut pointer = 0;
+        // SAFETY: `pointer` is writable and the context is current.
+        unsafe { call!(cuda.cuMemAlloc_v2(&mut pointer, size)) }
+            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        Ok(Block::device(pointer, size))
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // The free is not in stream order.
+        stream.synchronize()?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the caller's contract.
+        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::DEVICE
+    }
+}

@@ -1,0 +1,90 @@
+//! Kinds of memory: who may address it, known to the compiler.
+
+use core::fmt::Debug;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A kind of memory. The kind is the second parameter of a [`Buffer`](crate::Buffer).
+pub trait Kind: sealed::Sealed + Debug + Send + Sync + 'static {
+    /// Who may address memory of this kind; `None` where that is known at run time only.
+    const ACCESSIBILITY: Option<Accessibility>;
+}
+
+/// Kernels may address the memory.
+pub trait DeviceAccessible: Kind {}
+
+/// The CPU may address the memory.
+pub trait HostAccessible: Kind {}
+
+/// Who may address a piece of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Accessibility {
+    /// Kernels may.
+    pub device: bool,
+    /// The CPU may.
+    pub host: bool,
+    /// The driver moves it between the two.
+    pub managed: bool,
+}
+
+impl Accessibility {
+    /// Kernels only.
+    pub const DEVICE: Self = Self { device: true, host: false, managed: false };
+    /// The CPU only.
+    pub const HOST: Self = Self { device: false, host: true, managed: false };
+    /// Kernels and the CPU.
+    pub const BOTH: Self = Self { device: true, host: true, managed: false };
+    /// Kernels and the CPU; the driver moves the memory.
+    pub const MANAGED: Self = Self { device: true, host: true, managed: true };
+    /// Nobody; what an unknown pointer has.
+    pub const NONE: Self = Self { device: false, host: false, managed: false };
+
+    /// Whether everybody who may address `other` may address this too.
+    pub fn covers(self, other: Self) -> bool {
+        self.device >= other.device && self.host >= other.host && self.managed >= other.managed
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$text:meta])* $name:ident: $accessibility:expr, [$($marker:ident)*];)*) => { $(
+        $(#[$text])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl sealed::Sealed for $name {}
+        impl Kind for $name {
+            const ACCESSIBILITY: Option<Accessibility> = $accessibility;
+        }
+        $(impl $marker for $name {})*
+    )* };
+}
+
+kinds! {
+    /// Device memory that the CPU does not address.
+    Device: Some(Accessibility::DEVICE), [DeviceAccessible];
+    /// Page-locked memory of the host.
+    Pinned: Some(Accessibility::BOTH), [DeviceAccessible HostAccessible];
+    /// Memory that the driver moves between device and host.
+    Managed: Some(Accessibility::MANAGED), [DeviceAccessible HostAccessible];
+    /// Device memory that the CPU addresses too ([`mapped`](crate::mapped)).
+    Mapped: Some(Accessibility::BOTH), [DeviceAccessible HostAccessible];
+    /// Known at run time only: memory of other libraries, and of programs that choose at run time.
+    Any: None, [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_covers_what() {
+        assert!(Accessibility::MANAGED.covers(Accessibility::BOTH));
+        assert!(Accessibility::BOTH.covers(Accessibility::DEVICE));
+        assert!(!Accessibility::BOTH.covers(Accessibility::MANAGED));
+        assert!(!Accessibility::DEVICE.covers(Accessibility::HOST));
+        assert!(Accessibility::DEVICE.covers(Accessibility::NONE));
+    }
+}

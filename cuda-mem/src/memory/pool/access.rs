@@ -1,0 +1,147 @@
+//! Which devices may address a pool's memory.
+
+use super::{DriverPool, Inner};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::{Device, Error, Result};
+use core::slice;
+use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+
+/// What a device may do with a pool's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolAccess {
+    /// Nothing.
+    None,
+    /// Read. No driver is known that grants this alone.
+    Read,
+    /// Read and write.
+    ReadWrite,
+}
+
+impl<K: Kind> DriverPool<K> {
+    /// Lets a device read and write the pool's memory: what is allocated already, too. The pool's own device always may.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot reach the memory; the driver refuses.
+    #[doc(alias = "cuMemPoolSetAccess")]
+    pub fn allow_access(&self, device: &Device) -> Result<()> {
+        if self.is_home(device) {
+            return Ok(());
+        }
+        if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+            && !device.can_access_peer(self.inner.context.device())?
+        {
+            return Err(Error::Unsupported {
+                feature: "access of one device to another's memory",
+                needs: format!(
+                    "a path between devices {} and {} (nvidia-smi topo -p2p r shows them)",
+                    device.ordinal(),
+                    self.inner.context.device().ordinal()
+                )
+                .into(),
+            });
+        }
+        self.inner.set_access(device.raw(), PoolAccess::ReadWrite)?;
+        self.inner.granted().insert(device.ordinal());
+        Ok(())
+    }
+
+    /// Takes access back. Of the pool's own device it cannot be taken.
+    ///
+    /// # Errors
+    ///
+    /// The device is the pool's own; the driver refuses.
+    #[doc(alias = "cuMemPoolSetAccess")]
+    pub fn deny_access(&self, device: &Device) -> Result<()> {
+        if self.is_home(device) {
+            return Err(Error::InvalidArgument {
+                call: "DriverPool::deny_access",
+                argument: "device",
+                value: device.ordinal().to_string().into(),
+                rule: "a pool's own device always has access",
+            });
+        }
+        self.inner.set_access(device.raw(), PoolAccess::None)?;
+        self.inner.granted().remove(&device.ordinal());
+        Ok(())
+    }
+
+    /// What a device may do with the pool's memory.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuMemPoolGetAccess")]
+    pub fn access(&self, device: &Device) -> Result<PoolAccess> {
+        let cuda = self.inner.context.driver().raw();
+        let mut location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device.raw() };
+        let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        // SAFETY: `flags` is writable, the location readable, and the pool lives.
+        unsafe { call!(cuda.cuMemPoolGetAccess(&mut flags, self.inner.raw, &mut location)) }?;
+        Ok(match flags {
+            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => PoolAccess::ReadWrite,
+            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => PoolAccess::Read,
+            _ => PoolAccess::None,
+        })
+    }
+
+    /// The devices, besides the pool's own, that may read and write its memory, as the driver has it now.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn accessible_from(&self) -> Result<Vec<Device>> {
+        let mut devices = self.inner.context.driver().devices()?;
+        let mut failed = Ok(());
+        devices.retain(|device| {
+            !self.is_home(device)
+                && match self.access(device) {
+                    Ok(access) => access == PoolAccess::ReadWrite,
+                    Err(error) => {
+                        failed = Err(error);
+                        false
+                    }
+                }
+        });
+        failed.map(|()| devices)
+    }
+
+    /// Whether the memory lies on this device.
+    fn is_home(&self, device: &Device) -> bool {
+        self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+            && device == self.inner.context.device()
+    }
+}
+
+impl Inner {
+    fn set_access(&self, device: i32, access: PoolAccess) -> Result<()> {
+        let cuda = self.context.driver().raw();
+        let description = CUmemAccessDesc {
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device },
+            flags: match access {
+                PoolAccess::None => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                PoolAccess::Read => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
+                PoolAccess::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            },
+        };
+        let descriptions = slice::from_ref(&description);
+        // SAFETY: one description is readable, and the pool lives.
+        unsafe { call!(cuda.cuMemPoolSetAccess(self.raw, descriptions.as_ptr(), descriptions.len())) }
+    }
+
+    fn granted(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before a pool is destroyed: drivers have been known to give the next pool the same handle with the access of
+    /// this one.
+    pub(super) fn withdraw_access(&self) {
+        let granted = core::mem::take(&mut *self.granted());
+        self.context.end("taking back access before a pool is destroyed", |_| {
+            granted.iter().try_for_each(|&ordinal| self.set_access(ordinal, PoolAccess::None))
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! Pools of the driver: memory allocated and freed in stream order.
+
+mod access;
+mod attributes;
+mod options;
+
+use super::Accessibility;
+use super::kind::{self, Kind};
+use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use crate::error::call;
+use crate::memory::device::DRIVER_ALIGNMENT;
+use crate::{Context, Feature, Result, Stream};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr;
+use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+pub use access::PoolAccess;
+pub use attributes::PoolAttributes;
+pub use options::PoolOptions;
+
+/// A pool of the driver. Allocations and frees are in stream order, and cost no more than a microsecond while the pool
+/// has memory. Buffers keep their pool. Cheap to clone.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::memory::{DevicePool, PoolOptions};
+/// use cuda_mem::{Buffer, Stream};
+/// let stream = Stream::new(&context)?;
+/// let pool = DevicePool::new(&context, &PoolOptions::default())?;
+/// let buffer = Buffer::from_slice(&pool, &[1u32, 2, 3], &stream)?;
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+/// assert!(pool.attributes()?.used >= 12);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct DriverPool<K> {
+    inner: Arc<Inner>,
+    kind: PhantomData<K>,
+}
+
+/// A pool of device memory.
+pub type DevicePool = DriverPool<kind::Device>;
+
+struct Inner {
+    context: Context,
+    raw: CUmemoryPool,
+    ownership: Ownership,
+    /// Where the memory lies.
+    location: CUmemLocation,
+    accessibility: Accessibility,
+    /// Ordinals of the devices that were given access, which is taken back at the end.
+    granted: Mutex<BTreeSet<i32>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ownership {
+    /// Made by us.
+    Owned,
+    /// The driver's own, or another library's.
+    Borrowed,
+}
+
+// SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl DevicePool {
+    /// A pool of its own on the context's device.
+    ///
+    /// # Errors
+    ///
+    /// The device has no pools: [`Error::Unsupported`](crate::Error::Unsupported); the driver refuses.
+    #[doc(alias = "cuMemPoolCreate")]
+    pub fn new(context: &Context, options: &PoolOptions) -> Result<Self> {
+        context.device().require(Feature::DevicePools)?;
+        if options.shareable {
+            context.device().require(Feature::SharedPools)?;
+        }
+        let location = CUmemLocation {
+            type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: context.device().raw(),
+        };
+        let max_size = match options.max_size {
+            None => context.device().total_memory()?,
+            Some(size) => size,
+        };
+        let kind = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        Self::create(context, options, kind, location, max_size, Accessibility::DEVICE)
+    }
+
+    /// The pool that the device allocates from at present, for cuMemAllocAsync and for this. It belongs to the whole
+    /// process: what is set on it is set for all.
+    ///
+    /// # Errors
+    ///
+    /// The device has no pools; the driver refuses.
+    #[doc(alias = "cuDeviceGetMemPool")]
+    pub fn current(context: &Context) -> Result<Self> {
+        let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
+        // SAFETY: `raw` is writable.
+        unsafe { call!(cuda.cuDeviceGetMemPool(&mut raw, context.device().raw())) }?;
+        Ok(Self::of_device(context, raw))
+    }
+
+    /// The pool that the device was born with.
+    ///
+    /// # Errors
+    ///
+    /// The device has no pools; the driver refuses.
+    #[doc(alias = "cuDeviceGetDefaultMemPool")]
+    pub fn default_of(context: &Context) -> Result<Self> {
+        let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
+        // SAFETY: `raw` is writable.
+        unsafe { call!(cuda.cuDeviceGetDefaultMemPool(&mut raw, context.device().raw())) }?;
+        Ok(Self::of_device(context, raw))
+    }
+
+    /// Lets the device allocate from this pool from now on: cuMemAllocAsync too, of all libraries in the process.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// This pool stays alive while it is the current one: the driver does not count it.
+    #[doc(alias = "cuDeviceSetMemPool")]
+    pub unsafe fn make_current(&self) -> Result<()> {
+        let cuda = self.inner.context.driver().raw();
+        // SAFETY: the pool lives, and stays alive by this function's contract.
+        unsafe { call!(cuda.cuDeviceSetMemPool(self.inner.context.device().raw(), self.inner.raw)) }
+    }
+
+    fn of_device(context: &Context, raw: CUmemoryPool) -> Self {
+        let location = CUmemLocation {
+            type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: context.device().raw(),
+        };
+        Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE)
+    }
+}
+
+impl<K: Kind> DriverPool<K> {
+    fn create(
+        context: &Context,
+        options: &PoolOptions,
+        kind: CUmemAllocationType,
+        location: CUmemLocation,
+        max_size: usize,
+        accessibility: Accessibility,
+    ) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let handle_type = if options.shareable {
+            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        } else {
+            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+        };
+        let properties = CUmemPoolProps {
+            allocType: kind,
+            handleTypes: handle_type,
+            location,
+            // The driver's word for "no limit" is 0.
+            maxSize: if max_size == usize::MAX { 0 } else { max_size },
+            ..Default::default()
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable, the properties are readable.
+        unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
+        let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility);
+        pool.apply(options)?;
+        Ok(pool)
+    }
+
+    fn from_parts(
+        context: &Context,
+        raw: CUmemoryPool,
+        ownership: Ownership,
+        location: CUmemLocation,
+        accessibility: Accessibility,
+    ) -> Self {
+        let context = context.clone();
+        let inner = Inner { context, raw, ownership, location, accessibility, granted: Mutex::default() };
+        Self { inner: Arc::new(inner), kind: PhantomData }
+    }
+
+    /// The context that the pool works in.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Whether this value made the pool, and destroys it.
+    pub fn is_owned(&self) -> bool {
+        self.inner.ownership == Ownership::Owned
+    }
+
+    /// The driver's handle. It lives as long as this value, its clones and its buffers.
+    pub fn raw(&self) -> CUmemoryPool {
+        self.inner.raw
+    }
+}
+
+impl<K> Clone for DriverPool<K> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> PartialEq for DriverPool<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+    }
+}
+
+impl<K> Eq for DriverPool<K> {}
+
+impl<K> fmt::Debug for DriverPool<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverPool")
+            .field("raw", &self.raw)
+            .field("device", &self.context.device().ordinal())
+            .field("ownership", &self.ownership)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: every constructor of `DriverPool<K>` makes a pool of kind `K`.
+unsafe impl<K: Kind> ResourceHandle for DriverPool<K> {
+    type Kind = K;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the driver gives blocks of its own, valid in order of the stream that was named.
+unsafe impl MemoryResource for Inner {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        const CALL: &str = "DriverPool::allocate";
+        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let mut pointer = 0;
+        // SAFETY: `pointer` is writable; pool and stream live.
+        unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }
+            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        if self.accessibility.host {
+            return Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size));
+        }
+        Ok(Block::device(pointer, size))
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // SAFETY: the caller's contract.
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.accessibility
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.ownership != Ownership::Owned {
+            return;
+        }
+        self.withdraw_access();
+        self.context.end("destroying a pool", |cuda| {
+            // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
+            unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) }
+        });
+    }
+}

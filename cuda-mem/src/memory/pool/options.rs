@@ -1,0 +1,46 @@
+//! How a pool is made.
+
+use crate::Device;
+
+/// How a pool is made.
+///
+/// ```
+/// use cuda_mem::memory::PoolOptions;
+/// let mut options = PoolOptions::default();
+/// options.max_size = Some(1 << 30);
+/// options.release_threshold = 256 << 20;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolOptions {
+    /// The most that the pool holds, in bytes; the driver rounds it up. `None` is the size of the device's memory, or of
+    /// the host's. `Some(usize::MAX)` is no limit: the driver then reserves address space of twice the device's memory.
+    pub max_size: Option<usize>,
+    /// How much unused memory the pool keeps when the work of a stream is waited for, in bytes. The driver's own
+    /// default is 0: all of it goes back to the system, and the next allocation is slow. Here pools keep all of it.
+    pub release_threshold: usize,
+    /// Memory freed on one stream may be given to another whose work waits for the free by an event.
+    pub reuse_follow_event_dependencies: bool,
+    /// Memory freed on one stream may be given to another when the free is done already.
+    pub reuse_allow_opportunistic: bool,
+    /// Memory freed on one stream may be given to another, which the driver then lets wait for the free.
+    pub reuse_allow_internal_dependencies: bool,
+    /// Other processes may import the pool, by a file descriptor.
+    pub shareable: bool,
+    /// Devices, besides the pool's own, that may read and write the memory.
+    pub accessible_from: Vec<Device>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            max_size: None,
+            release_threshold: usize::MAX,
+            reuse_follow_event_dependencies: true,
+            reuse_allow_opportunistic: true,
+            reuse_allow_internal_dependencies: true,
+            shareable: false,
+            accessible_from: Vec::new(),
+        }
+    }
+}

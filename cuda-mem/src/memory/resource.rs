@@ -1,0 +1,166 @@
+//! What every source of memory has in common.
+
+use super::kind::{Accessibility, Any, Kind};
+use crate::{Context, Error, Result, Stream};
+use core::fmt::Debug;
+use core::ptr;
+use cuda_sys::{CUdeviceptr, CUresult};
+use std::sync::Arc;
+
+/// A piece of memory as a resource gives it. Plain data: who has it, frees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The address for devices and for the driver's copies; 0 for a block of no bytes.
+    pub device_pointer: CUdeviceptr,
+    /// The address for the CPU; null where the CPU does not address the memory.
+    pub host_pointer: *mut u8,
+    /// The size in bytes: at least what was asked for.
+    pub size: usize,
+}
+
+// SAFETY: addresses are numbers here; what is behind them is the holder's care.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// A block of no bytes.
+    pub const EMPTY: Self = Self { device_pointer: 0, host_pointer: ptr::null_mut(), size: 0 };
+
+    /// Memory that the CPU does not address.
+    pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
+        Self { device_pointer, host_pointer: ptr::null_mut(), size }
+    }
+
+    /// Memory that CPU and device address alike.
+    pub fn unified(pointer: *mut u8, size: usize) -> Self {
+        Self { device_pointer: pointer.addr() as CUdeviceptr, host_pointer: pointer, size }
+    }
+}
+
+/// A source of memory. Object-safe: adaptors, pools and buffers hold sources as [`SharedResource`].
+///
+/// Programs allocate with [`Buffer`](crate::Buffer); they implement this trait for sources of their own.
+///
+/// # Safety
+///
+/// A block that [`allocate`](Self::allocate) gave is valid, for whom [`accessibility`](Self::accessibility) names and
+/// for the driver's copies, for work given to the same stream after the call, until it is deallocated; it overlaps no
+/// other block and is aligned as asked.
+pub unsafe trait MemoryResource: Debug + Send + Sync {
+    /// Allocates at least `size` bytes, at a multiple of `alignment`, for work of `stream` from now on. The memory is
+    /// uninitialised.
+    ///
+    /// # Errors
+    ///
+    /// There is no room: [`Error::OutOfMemory`]; or the resource does not align so far.
+    ///
+    /// `size` is not 0, and `alignment` is a power of two: callers take care, and implementations need not.
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
+
+    /// Frees a block when the work given to `stream` so far is done. The call itself may wait for that.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses; the block is not freed.
+    ///
+    /// # Safety
+    ///
+    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it.
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
+
+    /// Forgets a block: the context has ended, and the memory with it.
+    fn abandon(&self, _block: Block) {}
+
+    /// The context that the resource works in.
+    fn context(&self) -> &Context;
+
+    /// Who may address the memory.
+    fn accessibility(&self) -> Accessibility;
+
+    /// Whether the memory lies on one device: its copies to other devices are then copies between peers.
+    fn is_on_device(&self) -> bool {
+        let Accessibility { host, managed, .. } = self.accessibility();
+        !host && !managed
+    }
+
+    /// Makes the device's writes of a range visible to the CPU. The range lies within one block.
+    ///
+    /// # Errors
+    ///
+    /// The invalidate failed.
+    fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes the CPU's writes of a range visible to device work given after this. The range lies within one block.
+    ///
+    /// # Errors
+    ///
+    /// The flush failed.
+    fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A source of memory, shared by what holds its memory.
+pub type SharedResource = Arc<dyn MemoryResource>;
+
+/// What buffers are allocated from: a source whose kind of memory the compiler knows. All resources of this crate are
+/// such handles, cheap to clone; a [`SharedResource`] is one too, of kind [`Any`].
+///
+/// # Safety
+///
+/// The memory of [`share`](Self::share) is of kind [`Kind`](Self::Kind).
+pub unsafe trait ResourceHandle {
+    /// The kind of the memory.
+    type Kind: Kind;
+
+    /// The source itself.
+    fn share(&self) -> SharedResource;
+}
+
+// SAFETY: `Any` promises nothing.
+unsafe impl ResourceHandle for SharedResource {
+    type Kind = Any;
+
+    fn share(&self) -> SharedResource {
+        self.clone()
+    }
+}
+
+// SAFETY: `Any` promises nothing.
+unsafe impl<R: MemoryResource + 'static> ResourceHandle for Arc<R> {
+    type Kind = Any;
+
+    fn share(&self) -> SharedResource {
+        self.clone()
+    }
+}
+
+/// Checks that a resource's own alignment is enough for what is asked.
+pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) -> Result<()> {
+    if alignment <= own {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument {
+        call,
+        argument: "alignment",
+        value: alignment.to_string().into(),
+        rule: "this resource aligns less; wrap it in `adaptor::Aligned`",
+    })
+}
+
+/// Gives "no room" its own error, with what the device has free.
+pub(crate) fn out_of_memory(call: &'static str, error: Error, requested: usize, context: &Context) -> Error {
+    if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
+        return error;
+    }
+    Error::OutOfMemory {
+        call,
+        requested,
+        device: context.device().name().unwrap_or_default().into(),
+        free: context.memory_info().ok().map(|info| info.free),
+        message: error.to_string().into(),
+    }
+}

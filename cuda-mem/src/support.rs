@@ -1,0 +1,200 @@
+//! What a device and its driver can do, asked beforehand.
+
+use crate::{Device, Error, Result};
+use cuda_sys::{CUdevice_attribute as Attribute, CUresult, Capability};
+
+/// An answer to "can it?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Support {
+    /// It can.
+    Yes,
+    /// It cannot.
+    No,
+    /// The driver is too old to know the question. It may well be able to: try.
+    Unknown,
+}
+
+/// Something that a device, or its driver, may be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Pools of device memory.
+    DevicePools,
+    /// Pools of host memory.
+    HostPools,
+    /// Pools of one NUMA node's host memory.
+    HostNumaPools,
+    /// Pools of managed memory.
+    ManagedPools,
+    /// Pools that other processes can import.
+    SharedPools,
+    /// Managed memory.
+    Managed,
+    /// Managed memory that CPU and device use at the same time.
+    ConcurrentManaged,
+    /// Reserving addresses and mapping physical memory to them.
+    VirtualMemory,
+    /// The same with memory of the host.
+    HostVirtualMemory,
+    /// The same with memory of one NUMA node.
+    HostNumaVirtualMemory,
+    /// Physical memory that other devices of the machine reach over PCIe.
+    GpuDirectRdma,
+    /// Sharing of plain allocations and events between processes.
+    Ipc,
+    /// Registering memory of the host.
+    HostRegister,
+}
+
+struct Needs {
+    name: &'static str,
+    needs: &'static str,
+    /// Functions that the driver must have.
+    capability: Option<Capability>,
+    /// What the device must say 1 to; for handle types, the bit of file descriptors.
+    attribute: Option<Attribute>,
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Feature; 13] = [
+        Feature::DevicePools,
+        Feature::HostPools,
+        Feature::HostNumaPools,
+        Feature::ManagedPools,
+        Feature::SharedPools,
+        Feature::Managed,
+        Feature::ConcurrentManaged,
+        Feature::VirtualMemory,
+        Feature::HostVirtualMemory,
+        Feature::HostNumaVirtualMemory,
+        Feature::GpuDirectRdma,
+        Feature::Ipc,
+        Feature::HostRegister,
+    ];
+
+    fn needs(self) -> Needs {
+        let of = |name, needs, capability, attribute| Needs { name, needs, capability, attribute };
+        let pools = Some(Capability::MemoryPools);
+        match self {
+            Feature::DevicePools => of(
+                "a pool of device memory",
+                "CUDA 11.2 and a device with memory pools",
+                pools,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+            ),
+            Feature::HostPools => of(
+                "a pool of host memory",
+                "CUDA 12.6 and a device with host memory pools",
+                pools,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED),
+            ),
+            Feature::HostNumaPools => of(
+                "a pool of a NUMA node's memory",
+                "CUDA 12.6 and a device with host NUMA memory pools",
+                pools,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED),
+            ),
+            Feature::ManagedPools => of(
+                "a pool of managed memory",
+                "CUDA 13.0 and a device with concurrent managed access",
+                Some(Capability::LocatedPools),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+            ),
+            Feature::SharedPools => of(
+                "a pool that other processes import",
+                "a device whose pools can be exported as file descriptors",
+                pools,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES),
+            ),
+            Feature::Managed => of(
+                "managed memory",
+                "a device with managed memory",
+                None,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
+            ),
+            Feature::ConcurrentManaged => of(
+                "managed memory that CPU and device use at the same time",
+                "a device with concurrent managed access (not under Windows or WSL)",
+                None,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+            ),
+            Feature::VirtualMemory => of(
+                "virtual memory management",
+                "CUDA 10.2 and a device with virtual memory management",
+                Some(Capability::VirtualMemory),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            ),
+            Feature::HostVirtualMemory => of(
+                "virtual memory management of host memory",
+                "CUDA 12.6 and a device with host virtual memory management",
+                Some(Capability::VirtualMemory),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            ),
+            Feature::HostNumaVirtualMemory => of(
+                "virtual memory management of a NUMA node's memory",
+                "CUDA 12.2 and a device with host NUMA virtual memory management",
+                Some(Capability::VirtualMemory),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            ),
+            Feature::GpuDirectRdma => of(
+                "physical memory for GPUDirect RDMA",
+                "a device with GPUDirect RDMA for virtual memory management",
+                Some(Capability::VirtualMemory),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+            ),
+            Feature::Ipc => of(
+                "sharing an allocation with another process",
+                "CUDA 11.0 and a device with IPC events",
+                Some(Capability::Ipc),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED),
+            ),
+            Feature::HostRegister => of(
+                "registering memory of the host",
+                "a device that supports it",
+                None,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
+            ),
+        }
+    }
+}
+
+impl Device {
+    /// Whether the device and its driver can do something.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses for another reason than that it does not know the question.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// use cuda_mem::{Feature, Support};
+    /// assert_eq!(driver.device(0)?.supports(Feature::DevicePools)?, Support::Yes);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuDeviceGetAttribute")]
+    pub fn supports(&self, feature: Feature) -> Result<Support> {
+        let needs = feature.needs();
+        if needs.capability.is_some_and(|capability| !self.driver().raw().supports(capability)) {
+            return Ok(Support::No);
+        }
+        let Some(attribute) = needs.attribute else { return Ok(Support::Yes) };
+        Ok(match self.attribute(attribute) {
+            Ok(0) => Support::No,
+            Ok(_) => Support::Yes,
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) => Support::Unknown,
+            Err(error) => return Err(error),
+        })
+    }
+
+    /// An error where the answer is no. Where it is unknown, the driver itself will say.
+    pub(crate) fn require(&self, feature: Feature) -> Result<()> {
+        match self.supports(feature)? {
+            Support::Yes | Support::Unknown => Ok(()),
+            Support::No => {
+                let Needs { name, needs, .. } = feature.needs();
+                Err(Error::Unsupported { feature: name, needs: needs.into() })
+            }
+        }
+    }
+}
