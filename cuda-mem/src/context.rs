@@ -2,12 +2,14 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
+use crate::kernels::Kernels;
 use crate::{Device, Driver, Result};
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
+use once_cell::sync::OnceCell;
 use std::sync::Arc;
 
 /// What keeps a borrowed handle of another library alive.
@@ -36,6 +38,7 @@ struct Inner {
     id: Option<u64>,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
+    kernels: OnceCell<Kernels>,
 }
 
 enum Ownership {
@@ -110,7 +113,8 @@ impl Context {
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
-        let inner = Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default() };
+        let inner =
+            Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), kernels: OnceCell::new() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -183,6 +187,11 @@ impl Context {
     /// Sets what is called with each such error; `None` ends it.
     pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
         self.inner.drop_errors.set_hook(hook);
+    }
+
+    /// This crate's kernels, loaded when they are first needed.
+    pub(crate) fn kernels(&self) -> Result<&Kernels> {
+        self.inner.kernels.get_or_try_init(|| Kernels::load(self))
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {

@@ -38,6 +38,7 @@ mod drop_errors;
 mod error;
 mod event;
 mod host_copy;
+mod kernels;
 pub mod mapped;
 pub mod memory;
 mod range;

@@ -10,16 +10,22 @@
 //! |---|---|
 //! | make one | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); of other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
+//! | copy while doing other things | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
 //! | take apart | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
 //! | reach it by the CPU | [`read`](Buffer::read), [`write`](Buffer::write), where the kind is [`HostAccessible`] |
 //! | end it | drop, or [`close`](Buffer::close), which gives errors |
 
 mod allocation;
+mod batch;
+mod compare;
 mod copy;
 mod fill;
 mod host;
 mod parts;
 mod raw;
+mod rows;
+mod scope;
+mod transfer;
 mod uninit;
 
 use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
@@ -32,7 +38,11 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
+pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use host::{HostRead, HostWrite};
+pub use rows::Rows;
+pub use scope::{TransferScope, transfer_scope};
+pub use transfer::{Transfer, TransferDestination, TransferSource};
 
 /// Memory of `T`s, of kind `K`.
 ///

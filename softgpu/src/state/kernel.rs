@@ -28,11 +28,14 @@ pub(crate) enum Builtin {
     SpinUntil,
     /// `answer(question: u64, answer: u64, count: u32)`: repeats the numbers from 1 to `count` as they are asked.
     Answer,
+    /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two ranges
+    /// of bytes differ.
+    Differ,
 }
 
 impl Builtin {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::FillBytes, Self::IncrementU32, Self::DoubleBytes, Self::SpinUntil, Self::Answer];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::FillBytes, Self::IncrementU32, Self::DoubleBytes, Self::SpinUntil, Self::Answer, Self::Differ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -41,6 +44,7 @@ impl Builtin {
             Self::DoubleBytes => "double_bytes",
             Self::SpinUntil => "spin_until",
             Self::Answer => "answer",
+            Self::Differ => "cuda_mem_differ",
         }
     }
 
@@ -50,6 +54,7 @@ impl Builtin {
             Self::FillBytes | Self::Answer => &[8, 8, 4],
             Self::IncrementU32 | Self::DoubleBytes => &[8, 8],
             Self::SpinUntil => &[8, 4],
+            Self::Differ => &[8; 5],
         }
     }
 }
@@ -197,6 +202,19 @@ impl Launch {
                     word(&answer, 0).store(number, Ordering::Release);
                 }
             }
+            Builtin::Differ => {
+                let length = self.value(3);
+                if length > 0 {
+                    let left = self.memory(self.value(0), length, 1, Use::Read)?;
+                    let right = self.memory(self.value(1), length, 1, Use::Read)?;
+                    let flag = self.memory(self.value(4), 1, 4, Use::Write)?;
+                    left.check_flushed("cuda_mem_differ");
+                    right.check_flushed("cuda_mem_differ");
+                    if (0..left.length).any(|n| byte(&left, n) != byte(&right, n)) {
+                        word(&flag, 0).store(1, Ordering::Relaxed);
+                    }
+                }
+            }
             Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
         }
         Ok(())
@@ -219,6 +237,11 @@ impl Launch {
         }
         true
     }
+}
+
+fn byte(range: &Range, offset: usize) -> u8 {
+    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }.load(Ordering::Relaxed)
 }
 
 fn word(range: &Range, offset: usize) -> &AtomicU32 {

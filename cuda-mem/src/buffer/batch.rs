@@ -1,0 +1,217 @@
+//! Many copies in one call.
+
+use super::copy::check_apart;
+use super::{Access, Buffer};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::{Error, Result, Stream};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::RangeBounds;
+use core::sync::atomic::{AtomicBool, Ordering};
+use cuda_sys::{
+    CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
+};
+
+/// A piece of a copy between two buffers, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it goes in the destination.
+    pub to: usize,
+    /// Where it comes from in the source.
+    pub from: usize,
+    /// How long it is.
+    pub length: usize,
+}
+
+/// How the copies of a batch are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchOptions {
+    /// The sources need no order with the stream: they hold their values already, and nothing changes them until the
+    /// stream is waited for.
+    pub sources_in_any_order: bool,
+    /// Copies that leave the device's processors to kernels are preferred.
+    pub overlap_with_compute: bool,
+}
+
+/// Many copies between buffers, given to the driver in one call where it has such a call (CUDA 12.8), else one after the
+/// other. Within a batch they have no order.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+/// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+/// use cuda_mem::buffer::{CopyBatch, Piece};
+/// let source = Buffer::from_slice(&memory, &[1, 2, 3, 4], &stream)?;
+/// let (mut left, mut right) = (Buffer::zeroed(&memory, 2, &stream)?, Buffer::zeroed(&memory, 3, &stream)?);
+/// let mut batch = CopyBatch::new(&stream);
+/// batch.copy(&mut left, 0, &source, 2..)?;
+/// batch.copy_pieces(&mut right, &source, &[Piece { to: 0, from: 3, length: 1 }, Piece { to: 1, from: 0, length: 2 }])?;
+/// batch.submit()?;
+/// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![3, 4], vec![4, 1, 2]));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct CopyBatch<'buffers> {
+    stream: Stream,
+    options: BatchOptions,
+    to: Vec<CUdeviceptr>,
+    from: Vec<CUdeviceptr>,
+    sizes: Vec<usize>,
+    /// The home streams of the buffers: they are joined to the batch's before, and it to them after.
+    homes: Vec<Stream>,
+    busy: Vec<&'buffers AtomicBool>,
+    buffers: PhantomData<&'buffers mut ()>,
+}
+
+impl<'buffers> CopyBatch<'buffers> {
+    /// Copies in order of `stream`.
+    pub fn new(stream: &Stream) -> Self {
+        Self::with_options(stream, BatchOptions::default())
+    }
+
+    /// Copies in order of `stream`, with options. Without the driver's call for batches the options have no effect.
+    pub fn with_options(stream: &Stream, options: BatchOptions) -> Self {
+        Self {
+            stream: stream.clone(),
+            options,
+            to: vec![],
+            from: vec![],
+            sizes: vec![],
+            homes: vec![],
+            busy: vec![],
+            buffers: PhantomData,
+        }
+    }
+
+    /// Adds the copy of a range of `source` to the elements of `destination` from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// A range does not lie within its buffer; the two overlap. Nothing is added.
+    pub fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
+        &mut self,
+        destination: &'buffers mut Buffer<T, K, A>,
+        offset: usize,
+        source: &'buffers Buffer<T, L, B>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        let range = source.resolve("CopyBatch::copy", range)?;
+        self.copy_pieces(destination, source, &[Piece { to: offset, from: range.start, length: range.len() }])
+    }
+
+    /// Adds copies of several pieces of one buffer to places of another.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy`](Self::copy); or two pieces overlap in the destination. Nothing is added.
+    pub fn copy_pieces<T, K: Kind, A: Access, L: Kind, B: Access>(
+        &mut self,
+        destination: &'buffers mut Buffer<T, K, A>,
+        source: &'buffers Buffer<T, L, B>,
+        pieces: &[Piece],
+    ) -> Result<()> {
+        const CALL: &str = "CopyBatch::copy_pieces";
+        let unit = size_of::<T>();
+        let mut targets = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let to = destination.span(CALL, piece.to, piece.length)?;
+            let from = source.span(CALL, piece.from, piece.length)?;
+            check_apart(CALL, destination.address(to.start), source.address(from.start), piece.length * unit)?;
+            targets.push(to);
+        }
+        targets.retain(|target| !target.is_empty());
+        targets.sort_by_key(|target| target.start);
+        if let Some(pair) = targets.windows(2).find(|pair| pair[1].start < pair[0].end) {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "pieces",
+                value: format!("elements {:?} and {:?} of the destination", pair[0], pair[1]).into(),
+                rule: "the copies of a batch have no order, so they must not overlap",
+            });
+        }
+        for piece in pieces.iter().filter(|piece| piece.length != 0) {
+            self.to.push(destination.address(piece.to));
+            self.from.push(source.address(piece.from));
+            self.sizes.push(piece.length * unit);
+        }
+        for home in [destination.stream(), source.stream()] {
+            if *home != self.stream && !self.homes.contains(home) {
+                self.homes.push(home.clone());
+            }
+        }
+        self.busy.extend([&destination.busy, &source.busy]);
+        Ok(())
+    }
+
+    /// How many copies the batch has.
+    pub fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Whether the batch has no copies.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// Begins the copies: after the work of all buffers so far, and before their later work.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses; some of the copies may have begun.
+    #[doc(alias = "cuMemcpyBatchAsync")]
+    pub fn submit(mut self) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.homes.iter().try_for_each(|home| self.stream.join(home))?;
+        self.busy.iter().for_each(|busy| busy.store(true, Ordering::Release));
+        let begun = self.begin();
+        for home in &self.homes {
+            // Also after an error: some copies may have begun.
+            home.join(&self.stream).or_else(|_| self.stream.synchronize())?;
+        }
+        begun
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let (context, stream) = (self.stream.context(), self.stream.raw());
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let functions = cuda.functions();
+        // The driver takes no batches on its default streams.
+        let batches = stream != CU_STREAM_LEGACY && !stream.is_null();
+        let (to, from, sizes) = (self.to.as_mut_ptr(), self.from.as_mut_ptr(), self.sizes.as_mut_ptr());
+        let count = self.sizes.len();
+        let order = if self.options.sources_in_any_order {
+            SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
+        } else {
+            SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+        };
+        let flags = if self.options.overlap_with_compute {
+            CUmemcpyFlags::CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE
+        } else {
+            CUmemcpyFlags::CU_MEMCPY_FLAG_DEFAULT
+        };
+        // One set of attributes, from the first copy on.
+        let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
+        let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
+        // SAFETY: the arrays are `count` long, the attributes one; the ranges lie within their buffers, which are borrowed
+        // now and freed after the copies in stream order.
+        unsafe {
+            if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
+                call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, stream))
+            } else if batches && functions.cuMemcpyBatchAsync.is_some() {
+                call!(cuda.cuMemcpyBatchAsync(to, from, sizes, count, attributes, &mut first, 1, &mut failed, stream))
+            } else {
+                (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(self.to[n], self.from[n], self.sizes[n], stream)))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CopyBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CopyBatch").field("copies", &self.len()).field("options", &self.options).finish_non_exhaustive()
+    }
+}

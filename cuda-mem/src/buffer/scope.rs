@@ -1,0 +1,144 @@
+//! Copies that borrow host memory.
+
+use super::{Access, Buffer, bytes_of_mut};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::{Result, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::marker::PhantomData;
+use cuda_sys::CUdeviceptr;
+use std::sync::{Mutex, PoisonError};
+
+/// Copies to and from borrowed host memory that go on while the caller does other things. All of them are done when
+/// [`transfer_scope`] returns.
+pub struct TransferScope<'scope, 'env: 'scope> {
+    /// The streams that copies were given to.
+    streams: Mutex<Vec<Stream>>,
+    // As `std::thread::Scope`: both lifetimes are invariant.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Runs `work`, which may begin copies with host memory that is borrowed from outside of it, and waits for them.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+/// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+/// let mut buffer = Buffer::<u8, _>::zeroed(&memory, 8, &stream)?;
+/// let (head, mut whole) = ([1, 2], [0; 8]);
+/// cuda_mem::buffer::transfer_scope(|scope| {
+///     scope.upload(&mut buffer, 3, &head)?; // returns at once where the memory is pinned
+///     scope.download(&buffer, 0, &mut whole)
+/// })?;
+/// assert_eq!(whole, [0, 0, 0, 1, 2, 0, 0, 0]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// What `work` returns; or a copy failed.
+pub fn transfer_scope<'env, R>(
+    work: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<R>,
+) -> Result<R> {
+    let scope = TransferScope { streams: Mutex::default(), scope: PhantomData, env: PhantomData };
+    // A panic in `work` must not leave copies behind either: the guard waits.
+    let guard = Guard(&scope.streams);
+    let result = work(&scope);
+    core::mem::forget(guard);
+    let waited = wait(&scope.streams);
+    result.and_then(|value| waited.map(|()| value))
+}
+
+struct Guard<'a>(&'a Mutex<Vec<Stream>>);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // The panic goes on; there is nobody to take an error.
+        let _ = wait(self.0);
+    }
+}
+
+fn wait(streams: &Mutex<Vec<Stream>>) -> Result<()> {
+    let streams = core::mem::take(&mut *streams.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut result = Ok(());
+    for stream in streams {
+        // All of them, also after an error.
+        result = result.and(stream.synchronize());
+    }
+    result
+}
+
+impl<'scope, 'env> TransferScope<'scope, 'env> {
+    /// Begins to copy a slice to the elements from `offset` on, in order of the buffer's stream.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the driver refuses.
+    pub fn upload<T: NoUninit, K: Kind, A: Access>(
+        &'scope self,
+        buffer: &mut Buffer<T, K, A>,
+        offset: usize,
+        source: &'env [T],
+    ) -> Result<()> {
+        let range = buffer.span("TransferScope::upload", offset, source.len())?;
+        let from = source.as_ptr().expose_provenance() as CUdeviceptr;
+        // SAFETY: the range lies within the buffer, and the source is borrowed until the scope has waited.
+        unsafe { self.begin(buffer, buffer.address(range.start), from, size_of_val(source)) }
+    }
+
+    /// Begins to copy the elements from `offset` on to a slice, in order of the buffer's stream.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer elements from `offset` on; the driver refuses.
+    pub fn download<T: AnyBitPattern, K: Kind, A: Access>(
+        &'scope self,
+        buffer: &Buffer<T, K, A>,
+        offset: usize,
+        destination: &'env mut [T],
+    ) -> Result<()> {
+        let range = buffer.span("TransferScope::download", offset, destination.len())?;
+        let (to, size) = bytes_of_mut(destination);
+        let to = to.expose_provenance() as CUdeviceptr;
+        // SAFETY: as in `upload`.
+        unsafe { self.begin(buffer, to, buffer.address(range.start), size) }
+    }
+
+    /// Begins a copy on the buffer's home stream.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges are valid for `size` bytes until the scope has waited.
+    unsafe fn begin<T, K: Kind, A: Access>(
+        &self,
+        buffer: &Buffer<T, K, A>,
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        size: usize,
+    ) -> Result<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        {
+            // Before the copy begins: it is waited for whatever happens.
+            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            if !streams.contains(buffer.stream()) {
+                streams.push(buffer.stream().clone());
+            }
+        }
+        buffer.in_order(|home| {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            // SAFETY: this function's contract.
+            unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
+        })
+    }
+}
+
+impl fmt::Debug for TransferScope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransferScope").finish_non_exhaustive()
+    }
+}

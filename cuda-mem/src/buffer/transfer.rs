@@ -1,0 +1,269 @@
+//! Copies to and from the host that go on while the caller does other things.
+
+use super::{Access, Buffer};
+use crate::error::call;
+use crate::memory::Kind;
+use crate::{Event, Result, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context as Task, Poll, Waker};
+use cuda_sys::CUdeviceptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Memory of the host that a copy may read while it is owned by the copy.
+///
+/// # Safety
+///
+/// `source` gives the same memory after the value was moved, and nothing changes the memory while the value is not
+/// touched.
+pub unsafe trait TransferSource<T>: Send + 'static {
+    /// The elements.
+    fn source(&self) -> &[T];
+}
+
+/// Memory of the host that a copy may write while it is owned by the copy.
+///
+/// # Safety
+///
+/// `destination` gives the same memory after the value was moved, and nothing else reaches the memory.
+pub unsafe trait TransferDestination<T>: Send + 'static {
+    /// The elements.
+    fn destination(&mut self) -> &mut [T];
+}
+
+macro_rules! sources {
+    ($($owner:ty),*) => { $(
+        // SAFETY: the elements lie on the heap (or are static), where a move of the owner leaves them.
+        unsafe impl<T: Send + Sync + 'static> TransferSource<T> for $owner {
+            fn source(&self) -> &[T] {
+                self
+            }
+        }
+    )* };
+}
+sources!(Vec<T>, Box<[T]>, Arc<[T]>, &'static [T]);
+
+macro_rules! destinations {
+    ($($owner:ty),*) => { $(
+        // SAFETY: the elements lie on the heap, where a move of the owner leaves them.
+        unsafe impl<T: Send + 'static> TransferDestination<T> for $owner {
+            fn destination(&mut self) -> &mut [T] {
+                self
+            }
+        }
+    )* };
+}
+destinations!(Vec<T>, Box<[T]>);
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Begins to copy host memory to the elements from `offset` on, in stream order. The transfer owns the host memory
+    /// until the copy is done: wait for it, or await it. From pinned memory the call returns at once; from other memory
+    /// the driver may copy it to its own staging first.
+    ///
+    /// # Errors
+    ///
+    /// The elements do not fit at `offset`; the driver refuses. The host memory is dropped.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let mut buffer = Buffer::<u32, _>::zeroed(&memory, 4, &stream)?;
+    /// let upload = buffer.upload(1, vec![7, 8])?;
+    /// let download = buffer.download(0, vec![0; 4])?; // comes after it, in stream order
+    /// assert_eq!(download.wait()?, [0, 7, 8, 0]);
+    /// assert_eq!(upload.wait()?, [7, 8]); // the vector again
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuMemcpyHtoDAsync")]
+    pub fn upload<H: TransferSource<T>>(&mut self, offset: usize, host: H) -> Result<Transfer<H>>
+    where
+        T: NoUninit,
+    {
+        let source = host.source();
+        let range = self.span("Buffer::upload", offset, source.len())?;
+        let (from, size) = (source.as_ptr().expose_provenance() as CUdeviceptr, size_of_val(source));
+        let to = self.address(range.start);
+        // SAFETY: both ranges lie within their memory, and the transfer keeps the host's until the copy is done.
+        unsafe { self.transfer(host, to, from, size) }
+    }
+
+    /// Begins to copy the elements from `offset` on to host memory, in stream order. The transfer owns the host memory
+    /// until the copy is done: wait for it, or await it.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer elements from `offset` on; the driver refuses. The host memory is dropped.
+    #[doc(alias = "cuMemcpyDtoHAsync")]
+    pub fn download<H: TransferDestination<T>>(&self, offset: usize, mut host: H) -> Result<Transfer<H>>
+    where
+        T: AnyBitPattern,
+    {
+        let destination = host.destination();
+        let range = self.span("Buffer::download", offset, destination.len())?;
+        let size = size_of_val(destination);
+        let to = destination.as_mut_ptr().expose_provenance() as CUdeviceptr;
+        // SAFETY: as in `upload`.
+        unsafe { self.transfer(host, to, self.address(range.start), size) }
+    }
+
+    /// Begins a copy on the home stream.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges are valid for `size` bytes until the copy is done; `host` keeps the one of the host so.
+    unsafe fn transfer<H: Send + 'static>(
+        &self,
+        host: H,
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        size: usize,
+    ) -> Result<Transfer<H>> {
+        let home = self.stream();
+        // The event is made first: once the copy has begun, its end must be found.
+        let event = Event::new(home.context())?;
+        let begun = match size {
+            0 => Ok(()),
+            _ => self.in_order(|home| {
+                let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+                // SAFETY: this function's contract.
+                unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
+            }),
+        };
+        if let Err(error) = begun.and_then(|()| event.record(home)) {
+            // Whatever was begun must not go on with memory that is dropped now. Where even this fails, the context is
+            // broken, and its work has ended.
+            let _ = home.synchronize();
+            return Err(error);
+        }
+        Ok(Transfer { state: Some(State { host, event }), stream: home.clone(), waker: None })
+    }
+}
+
+/// A copy under way, and the host memory that it owns. Dropping it waits for the copy.
+///
+/// It is a [`Future`] too: the driver's callback wakes the task. The waker is called on a thread of the driver's, where no
+/// driver call may be made; executors that only queue the task, as all common ones do, are right.
+#[must_use = "dropping a transfer waits for it"]
+pub struct Transfer<H> {
+    /// None once the host memory was given back.
+    state: Option<State<H>>,
+    stream: Stream,
+    waker: Option<Arc<Mutex<Wake>>>,
+}
+
+struct State<H> {
+    host: H,
+    event: Event,
+}
+
+#[derive(Default)]
+struct Wake {
+    passed: bool,
+    waker: Option<Waker>,
+}
+
+// The host memory is not touched through a shared reference, and needs no pinning.
+impl<H> Unpin for Transfer<H> {}
+
+impl<H> Transfer<H> {
+    /// Waits for the copy, and gives the host memory back.
+    ///
+    /// # Errors
+    ///
+    /// The copy, or work before it, failed. The host memory is dropped.
+    pub fn wait(mut self) -> Result<H> {
+        match &self.state {
+            Some(state) => state.event.synchronize()?,
+            None => unreachable!("the future has given the memory out, and was consumed"),
+        }
+        Ok(self.take())
+    }
+
+    /// Whether the copy is done.
+    ///
+    /// # Errors
+    ///
+    /// The copy, or work before it, failed.
+    pub fn is_done(&self) -> Result<bool> {
+        self.state.as_ref().map_or(Ok(true), |state| state.event.has_passed())
+    }
+
+    /// The host memory, when the copy is done.
+    fn take(&mut self) -> H {
+        match self.state.take() {
+            Some(state) => state.host,
+            None => panic!("a transfer was polled after it had given its memory back"),
+        }
+    }
+
+    /// Lets the driver wake a task when the stream has come so far. Asked once; later polls only change the task.
+    fn wake_later(&mut self, task: &Task<'_>) -> Result<Poll<()>> {
+        if let Some(wake) = &self.waker {
+            let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
+            if wake.passed {
+                return Ok(Poll::Ready(()));
+            }
+            wake.waker = Some(task.waker().clone());
+            return Ok(Poll::Pending);
+        }
+        let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
+        self.waker = Some(wake.clone());
+        self.stream.launch_host_function(move || {
+            let waker = {
+                let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
+                wake.passed = true;
+                wake.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        })?;
+        Ok(Poll::Pending)
+    }
+}
+
+impl<H> Future for Transfer<H> {
+    type Output = Result<H>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.is_done() {
+            Ok(true) => return Poll::Ready(Ok(this.take())),
+            Ok(false) => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+        match this.wake_later(task) {
+            Ok(Poll::Pending) => Poll::Pending,
+            // The stream has passed the callback, so it has passed the event.
+            Ok(Poll::Ready(())) => match this.state.as_ref().map_or(Ok(()), |state| state.event.synchronize()) {
+                Ok(()) => Poll::Ready(Ok(this.take())),
+                Err(error) => Poll::Ready(Err(error)),
+            },
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl<H> fmt::Debug for Transfer<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer")
+            .field("event", &self.state.as_ref().map(|state| &state.event))
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H> Drop for Transfer<H> {
+    fn drop(&mut self) {
+        let Some(state) = &self.state else { return };
+        let context = self.stream.context();
+        // A context that is gone has no work left, and its events must not be touched.
+        if context.liveness() != crate::context::Liveness::Alive {
+            return;
+        }
+        if let Err(error) = state.event.synchronize() {
+            context.drop_errors().push("waiting for a copy whose transfer was dropped", error);
+        }
+    }
+}
