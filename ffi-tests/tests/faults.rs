@@ -3,9 +3,11 @@
 //! A run is made once without faults to count its calls; then it is made again for each call, with that call failing.
 //! One test at a time: faults and the ledger are one for the process.
 
+use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::{Driver, Error, Event, Stream, StreamOptions};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions, kind::Any};
+use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -63,6 +65,53 @@ fn mapped_memory(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Buffers of pools and of plain memory: all their work, and pools' settings.
+fn buffers(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut options = PoolOptions::default();
+    options.accessible_from = vec![driver.device(1)?];
+    let pool = DevicePool::new(&context, &options)?;
+    let memory = DeviceMemory::new(&context);
+    let mut buffer = Buffer::from_slice(&pool, &pattern(3000, 1), &stream)?;
+    let mut plain = Buffer::filled(&memory, 3000, 0x0123_4567_89ab_cdefu64, &other)?;
+    plain.fill(1.., 7)?;
+    plain.copy_within(..10, 20)?;
+    let bytes = plain.cast::<u8>().map_err(Error::from)?;
+    buffer.copy_from_buffer(0, &bytes, ..3000)?;
+    buffer.equals(&bytes)?;
+    buffer.copy_rows_from_buffer(Rows::dense(10), &bytes, Rows { offset: 3, pitch: 12 }, 10, 10)?;
+    let mut batch = CopyBatch::new(&other);
+    batch.copy(&mut buffer, 0, &bytes, 0..100)?;
+    batch.submit()?;
+    let upload = buffer.upload(0, pattern(3000, 2))?;
+    let seen = buffer.download(0, vec![0; 3000])?.wait()?;
+    same("the transfers", &seen, &upload.wait()?)?;
+    transfer_scope(|scope| scope.upload(&mut buffer, 0, &[1, 2, 3]))?;
+    buffer.set_stream(&other)?;
+    let (left, right) = buffer.split_at(1000).map_err(Error::from)?;
+    left.close().map_err(Error::from)?;
+    let shared = right.into_shared();
+    let part = shared.slice(5..)?;
+    drop(shared);
+    let far = driver.device(1)?.primary_context()?;
+    let far_stream = Stream::new(&far)?;
+    let mut there = Buffer::<u8, _>::zeroed(&DevicePool::current(&far)?, 1995, &far_stream)?;
+    there.copy_from_buffer(0, &part, ..)?;
+    same("the copy", &there.to_vec()?, &part.to_vec()?)?;
+    // SAFETY: the part outlives the view of it.
+    let view = unsafe { Buffer::<u8, Any>::from_raw(part.device_pointer(), 10, &stream) }?;
+    drop((view, there));
+    pool.attributes()?;
+    pool.reset_high_marks()?;
+    pool.trim_to(0)?;
+    pool.accessible_from()?;
+    pool.deny_access(&driver.device(1)?)?;
+    part.try_into_exclusive().map_err(Error::from)?.close_on(&stream).map_err(Error::from)?;
+    bytes.close().map_err(Error::from)?;
+    Ok(())
+}
+
 /// Streams, events, host functions.
 fn streams(driver: &Driver) -> Outcome {
     let context = driver.device(1)?.primary_context()?;
@@ -91,7 +140,8 @@ fn streams(driver: &Driver) -> Outcome {
 }
 
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
-const ENDING: [&str; 11] = [
+const ENDING: [&str; 12] = [
+    "cuMemPoolDestroy",
     "cuMemFree",
     "cuStreamDestroy",
     "cuEventDestroy",
@@ -168,6 +218,12 @@ fn pop(driver: &Driver) -> Result<bool, Box<dyn StdError>> {
 fn mapped_memory_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("mapped memory", mapped_memory).map(drop)
+}
+
+#[test]
+fn buffers_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("buffers", buffers).map(drop)
 }
 
 #[test]

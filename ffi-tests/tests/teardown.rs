@@ -3,7 +3,8 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::MappedResource;
-use cuda_mem::{Context, Driver, Error, Event, Stream};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions, kind};
+use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -24,6 +25,8 @@ struct Everything {
     event: Event,
     memory: cuda_mem::MappedMemory,
     resource: MappedResource,
+    buffer: Buffer<u8, kind::Device>,
+    plain: Buffer<u8, kind::Device>,
     context: Context,
 }
 
@@ -34,36 +37,40 @@ fn everything(context: &Context) -> Result<Everything, Error> {
     let event = Event::new(context)?;
     memory.device_fill(.., 1, &stream)?;
     event.record(&stream)?;
-    Ok(Everything { stream, event, memory, resource, context: context.clone() })
+    let mut buffer = Buffer::filled(&DevicePool::new(context, &PoolOptions::default())?, 1000, 3, &stream)?;
+    let plain = Buffer::filled(&DeviceMemory::new(context), 1000, 4, &stream)?;
+    buffer.copy_from_buffer(0, &plain, ..)?;
+    Ok(Everything { buffer, plain, stream, event, memory, resource, context: context.clone() })
 }
 
 #[test]
 fn every_order_of_drops_leaves_nothing() -> Result<(), Error> {
     let _alone = alone();
     let driver = Driver::software()?;
-    // 120 orders of five values, each dropped while work may still be under way.
+    // 720 orders of six values, each dropped while work may still be under way.
     let mut orders = vec![vec![]];
-    for _ in 0..5 {
+    for _ in 0..6 {
         orders = orders
             .into_iter()
             .flat_map(|order: Vec<usize>| {
-                (0..5)
+                (0..6)
                     .filter(|next| !order.contains(next))
                     .map(|next| [order.clone(), vec![next]].concat())
                     .collect::<Vec<_>>()
             })
             .collect();
     }
-    assert_eq!(orders.len(), 120);
+    assert_eq!(orders.len(), 720);
     for order in orders {
         let context = driver.device(0)?.create_context()?;
         let all = everything(&context)?;
         drop(context);
-        let mut values: [Option<Box<dyn std::any::Any>>; 5] = [
+        let mut values: [Option<Box<dyn std::any::Any>>; 6] = [
             Some(Box::new(all.stream)),
             Some(Box::new(all.event)),
             Some(Box::new(all.memory)),
             Some(Box::new(all.resource)),
+            Some(Box::new((all.buffer, all.plain))),
             Some(Box::new(all.context)),
         ];
         for index in order {
