@@ -22,6 +22,7 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`suballocator`] | dividing large memory into blocks |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
 //! # Features
@@ -38,6 +39,7 @@ mod event;
 mod host_copy;
 pub mod mapped;
 mod stream;
+pub mod suballocator;
 
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use device::{Device, Uuid};
@@ -68,5 +70,8 @@ const _: () = {
     crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<suballocator::Suballocator>();
+    crosses_threads::<suballocator::Slabs>();
+    crosses_threads::<suballocator::Ring>();
     crosses_threads::<Error>();
 };
