@@ -3,7 +3,7 @@
 use super::classes::{CLASSES, ClassSet, class_of, class_of_at_least};
 use super::nodes::{NONE, Nodes};
 
-/// How many lists are asked for their first range before one is taken that fits wherever it begins.
+/// How many lists are asked for their first range before one is taken whose ranges all fit.
 const TIGHT_TRIES: usize = 4;
 
 /// What is looked for, in units of the granularity. The alignment is a power of two; neither is above 2^63.
@@ -101,35 +101,32 @@ impl FreeLists {
     /// Finds a free range that holds the request, if there is one.
     #[inline]
     pub fn find(&mut self, nodes: &Nodes, request: Request) -> Option<Fit> {
+        // From the request's own class on, so that large ranges stay whole. Without an alignment the second list fits.
+        let mut next = self.occupied.first_from(class_of(request.size));
+        for _ in 0..TIGHT_TRIES {
+            let Some(class) = next else { break };
+            let fit = fit(nodes, self.heads[class], request);
+            if fit.is_some() {
+                return fit;
+            }
+            next = self.occupied.first_from(class + 1);
+        }
         // Every range of this class and above holds the request wherever it begins.
         let certain = class_of_at_least(request.size + (request.alignment - 1));
-        // Smaller ranges may hold it, too; to take one of them leaves the large ones whole.
-        let mut class = class_of(request.size);
-        for _ in 0..TIGHT_TRIES {
-            match self.occupied.first_from(class) {
-                Some(occupied) if occupied < certain => {
-                    if let Some(fit) = fit(nodes, self.heads[occupied], request) {
-                        return Some(fit);
-                    }
-                    class = occupied + 1;
-                }
-                _ => break,
-            }
-        }
         match self.occupied.first_from(certain) {
             Some(class) => fit(nodes, self.heads[class], request),
-            None => self.search(nodes, request, certain),
+            None => self.search(nodes, request),
         }
     }
 
     /// Looks at every range that may hold the request, where none is left that certainly does.
     #[cold]
-    fn search(&mut self, nodes: &Nodes, request: Request, certain: usize) -> Option<Fit> {
+    fn search(&mut self, nodes: &Nodes, request: Request) -> Option<Fit> {
         if self.refused.is_some_and(|refused| request.implies(refused)) {
             return None;
         }
         let mut next = self.occupied.first_from(class_of(request.size));
-        while let Some(class) = next.filter(|&class| class < certain) {
+        while let Some(class) = next {
             if let Some(fit) = self.list(nodes, class).find_map(|index| fit(nodes, index, request)) {
                 return Some(fit);
             }
@@ -163,7 +160,10 @@ impl FreeLists {
     /// was refused fits.
     pub fn audit(&self, nodes: &Nodes) -> Vec<u32> {
         let mut listed = Vec::new();
-        for class in 0..CLASSES {
+        // Under Miri, which is slow, only the lists that are marked as occupied.
+        let step = |class: usize| if cfg!(miri) { self.occupied.first_from(class) } else { Some(class) };
+        let classes = core::iter::successors(step(0), |class| step(class + 1)).take_while(|class| *class < CLASSES);
+        for class in classes {
             let mut previous = NONE;
             for index in self.list(nodes, class) {
                 assert_eq!(class_of(nodes[index].size), class);

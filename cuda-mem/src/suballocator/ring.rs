@@ -149,7 +149,7 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::{STEPS, config};
     use super::*;
     use proptest::prelude::*;
 
@@ -172,7 +172,7 @@ mod tests {
         #[test]
         fn a_ring_hands_out_what_a_queue_of_live_blocks_leaves(
             capacity in 1u64..200,
-            steps in prop::collection::vec((any::<bool>(), 1u64..80, 0u32..6), 0..200),
+            steps in prop::collection::vec((any::<bool>(), 1u64..80, 0u32..6), 0..STEPS),
         ) {
             let mut ring = Ring::new(capacity).unwrap();
             let mut live = VecDeque::new();

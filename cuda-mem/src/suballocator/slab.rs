@@ -353,7 +353,7 @@ fn low_bits(count: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::{STEPS, config};
     use super::*;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
@@ -382,7 +382,7 @@ mod tests {
         #[test]
         fn slabs_hand_out_what_a_set_of_free_slots_holds(
             slots in prop::sample::select(vec![[1u32, 2, 3], [5, 63, 64], [65, 1, 130]]),
-            steps in prop::collection::vec(step(), 0..300),
+            steps in prop::collection::vec(step(), 0..STEPS),
         ) {
             let classes = [(8, slots[0]), (16, slots[1]), (32, slots[2])].map(|(size, slots)| SlotClass { size, slots });
             let mut slabs = Slabs::new(&classes).unwrap();

@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 /// Few cases under Miri, where a step takes milliseconds.
 pub(super) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { cases },
+        cases: if cfg!(miri) { 1 } else { cases },
         max_shrink_iters: 4096,
         failure_persistence: None,
         ..Default::default()
     }
 }
+
+/// The most steps of a history.
+pub(super) const STEPS: usize = if cfg!(miri) { 12 } else { 200 };
 
 fn suballocator(granularity: u64) -> Suballocator {
     Suballocator::new(SuballocatorOptions { granularity }).unwrap()
@@ -223,14 +226,14 @@ proptest! {
     #[test]
     fn small_regions_behave_as_the_model(
         granularity in prop::sample::select(vec![1u64, 2, 256]),
-        steps in prop::collection::vec(step(16, 6), 0..120),
+        steps in prop::collection::vec(step(16, 6), 0..STEPS),
     ) {
         run(granularity, granularity / 2, steps);
     }
 
     /// Here sizes share classes, so that the exact search counts.
     #[test]
-    fn large_regions_behave_as_the_model(steps in prop::collection::vec(step(5000, 13), 0..120)) {
+    fn large_regions_behave_as_the_model(steps in prop::collection::vec(step(5000, 13), 0..STEPS)) {
         run(64, 0, steps);
     }
 }
@@ -265,16 +268,16 @@ fn all_histories(requests: &[(u64, u64)], depth: usize) -> usize {
 
 #[test]
 fn all_short_histories_of_eight_units() {
-    let depth = if cfg!(miri) { 2 } else { 6 };
+    let depth = if cfg!(miri) { 1 } else { 6 };
     let count = all_histories(&[(1, 1), (2, 1), (3, 1), (4, 1)], depth);
-    assert!(count > if cfg!(miri) { 20 } else { 20_000 }, "{count}");
+    assert!(count > if cfg!(miri) { 4 } else { 20_000 }, "{count}");
 }
 
 #[test]
 fn all_short_histories_of_eight_units_with_alignments() {
-    let depth = if cfg!(miri) { 2 } else { 5 };
+    let depth = if cfg!(miri) { 1 } else { 5 };
     let count = all_histories(&[(1, 1), (1, 4), (2, 2), (3, 2), (3, 4), (4, 1), (1, 8)], depth);
-    assert!(count > if cfg!(miri) { 50 } else { 20_000 }, "{count}");
+    assert!(count > if cfg!(miri) { 7 } else { 20_000 }, "{count}");
 }
 
 /// A region of holes of these sizes, each behind a block of one unit that stays.
