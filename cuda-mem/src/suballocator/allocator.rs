@@ -224,7 +224,7 @@ impl Suballocator {
         if size > MAX_SIZE {
             return None;
         }
-        let units = (size.max(1) - 1 >> self.unit_log2) + 1;
+        let units = ((size.max(1) - 1) >> self.unit_log2) + 1;
         let request = Request { size: units, alignment: (alignment >> self.unit_log2).max(1) };
         let fit = self.free.find(&self.nodes, request)?;
         // The range may be divided into three.
