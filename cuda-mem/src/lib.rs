@@ -23,6 +23,7 @@
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`suballocator`] | dividing large memory into blocks |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
 //! # Features
@@ -44,6 +45,7 @@ pub mod memory;
 mod range;
 mod stream;
 mod support;
+pub mod suballocator;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
@@ -80,5 +82,8 @@ const _: () = {
     crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<suballocator::Suballocator>();
+    crosses_threads::<suballocator::Slabs>();
+    crosses_threads::<suballocator::Ring>();
     crosses_threads::<Error>();
 };

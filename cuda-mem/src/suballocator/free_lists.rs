@@ -1,0 +1,207 @@
+//! The free ranges, in one list for each size class, and the search among them.
+
+use super::classes::{CLASSES, ClassSet, class_of, class_of_at_least};
+use super::nodes::{NONE, Nodes};
+
+/// How many lists are asked for their first range before one is taken whose ranges all fit.
+const TIGHT_TRIES: usize = 4;
+
+/// What is looked for, in units of the granularity. The alignment is a power of two; neither is above 2^63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub size: u64,
+    pub alignment: u64,
+}
+
+impl Request {
+    /// Where the request would begin in a range of `size` at `offset`, if the range holds it.
+    #[inline]
+    pub fn place(self, offset: u64, size: u64) -> Option<u64> {
+        let mask = self.alignment - 1;
+        let start = (offset + mask) & !mask;
+        size.checked_sub(start - offset).is_some_and(|rest| rest >= self.size).then_some(start)
+    }
+
+    /// Whether a range that holds this request holds the other one, too.
+    #[inline]
+    fn implies(self, other: Self) -> bool {
+        self.size >= other.size && self.alignment >= other.alignment
+    }
+}
+
+/// A free range that holds a request, and where in it the request begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    pub index: u32,
+    pub start: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct FreeLists {
+    /// The classes whose lists are not empty.
+    occupied: ClassSet,
+    /// The first range of each list.
+    heads: Box<[u32; CLASSES]>,
+    /// No free range holds this: the last request that was refused, until a range that holds it becomes free.
+    refused: Option<Request>,
+}
+
+impl FreeLists {
+    pub fn new() -> Self {
+        Self { occupied: ClassSet::new(), heads: Box::new([NONE; CLASSES]), refused: None }
+    }
+
+    /// Lists a range that has become free. What was freed last is found first: its node is still in the cache.
+    #[inline]
+    pub fn insert(&mut self, nodes: &mut Nodes, index: u32) {
+        let class = class_of(nodes[index].size);
+        let head = core::mem::replace(&mut self.heads[class], index);
+        nodes[index].previous_free = NONE;
+        nodes[index].next_free = head;
+        match head {
+            NONE => self.occupied.insert(class),
+            head => nodes[head].previous_free = index,
+        }
+    }
+
+    /// Takes a range out of the list of its class.
+    #[inline]
+    pub fn remove(&mut self, nodes: &mut Nodes, index: u32, class: usize) {
+        let (previous, next) = (nodes[index].previous_free, nodes[index].next_free);
+        if next != NONE {
+            nodes[next].previous_free = previous;
+        }
+        if previous != NONE {
+            nodes[previous].next_free = next;
+        } else {
+            self.heads[class] = next;
+            if next == NONE {
+                self.occupied.remove(class);
+            }
+        }
+    }
+
+    /// Moves a range whose size has changed to the list where it belongs.
+    #[inline]
+    pub fn resized(&mut self, nodes: &mut Nodes, index: u32, class: usize) {
+        if class_of(nodes[index].size) != class {
+            self.remove(nodes, index, class);
+            self.insert(nodes, index);
+        }
+    }
+
+    /// Has to be told of every range that has grown or is new, so that what was refused is looked for again.
+    #[inline]
+    pub fn grown(&mut self, offset: u64, size: u64) {
+        if self.refused.is_some_and(|refused| refused.place(offset, size).is_some()) {
+            self.refused = None;
+        }
+    }
+
+    /// Finds a free range that holds the request, if there is one.
+    #[inline]
+    pub fn find(&mut self, nodes: &Nodes, request: Request) -> Option<Fit> {
+        // From the request's own class on, so that large ranges stay whole. Without an alignment the second list fits.
+        let mut next = self.occupied.first_from(class_of(request.size));
+        for _ in 0..TIGHT_TRIES {
+            let Some(class) = next else { break };
+            let fit = fit(nodes, self.heads[class], request);
+            if fit.is_some() {
+                return fit;
+            }
+            next = self.occupied.first_from(class + 1);
+        }
+        // Every range of this class and above holds the request wherever it begins.
+        let certain = class_of_at_least(request.size + (request.alignment - 1));
+        match self.occupied.first_from(certain) {
+            Some(class) => fit(nodes, self.heads[class], request),
+            None => self.search(nodes, request),
+        }
+    }
+
+    /// Looks at every range that may hold the request, where none is left that certainly does.
+    #[cold]
+    fn search(&mut self, nodes: &Nodes, request: Request) -> Option<Fit> {
+        if self.refused.is_some_and(|refused| request.implies(refused)) {
+            return None;
+        }
+        let mut next = self.occupied.first_from(class_of(request.size));
+        while let Some(class) = next {
+            if let Some(fit) = self.list(nodes, class).find_map(|index| fit(nodes, index, request)) {
+                return Some(fit);
+            }
+            next = self.occupied.first_from(class + 1);
+        }
+        self.refused = Some(request);
+        None
+    }
+
+    /// The size of the largest free range, which is in the last list.
+    pub fn largest(&self, nodes: &Nodes) -> u64 {
+        let last = self.occupied.last().into_iter().flat_map(|class| self.list(nodes, class));
+        last.map(|index| nodes[index].size).max().unwrap_or(0)
+    }
+
+    fn list(&self, nodes: &Nodes, class: usize) -> impl Iterator<Item = u32> {
+        let some = |index: u32| (index != NONE).then_some(index);
+        core::iter::successors(some(self.heads[class]), move |&index| some(nodes[index].next_free))
+    }
+}
+
+#[inline]
+fn fit(nodes: &Nodes, index: u32, request: Request) -> Option<Fit> {
+    let node = &nodes[index];
+    request.place(node.offset, node.size).map(|start| Fit { index, start })
+}
+
+#[cfg(test)]
+impl FreeLists {
+    /// Every listed range, checked to be in the list of its class and linked both ways; checked also that nothing which
+    /// was refused fits.
+    pub fn audit(&self, nodes: &Nodes) -> Vec<u32> {
+        let mut listed = Vec::new();
+        // Under Miri, which is slow, only the lists that are marked as occupied.
+        let step = |class: usize| if cfg!(miri) { self.occupied.first_from(class) } else { Some(class) };
+        let classes = core::iter::successors(step(0), |class| step(class + 1)).take_while(|class| *class < CLASSES);
+        for class in classes {
+            let mut previous = NONE;
+            for index in self.list(nodes, class) {
+                assert_eq!(class_of(nodes[index].size), class);
+                assert_eq!(nodes[index].previous_free, previous);
+                assert!(self.refused.is_none_or(|refused| fit(nodes, index, refused).is_none()));
+                previous = index;
+                listed.push(index);
+            }
+            assert_eq!(self.occupied.first_from(class) == Some(class), previous != NONE);
+        }
+        listed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_begins_at_the_first_aligned_offset_of_a_range() {
+        let place = |size, alignment, at, length| Request { size, alignment }.place(at, length);
+        assert_eq!(place(3, 1, 5, 3), Some(5));
+        assert_eq!(place(3, 1, 5, 2), None);
+        assert_eq!(place(3, 4, 5, 6), Some(8));
+        assert_eq!(place(3, 4, 5, 5), None);
+        assert_eq!(place(1, 16, 5, 10), None);
+        let top = 1 << 63;
+        assert_eq!(place(top, top, 0, top), Some(0));
+        assert_eq!(place(1, top, 1, top - 1), None);
+        assert_eq!(place(1, top, top - 1, 1), None);
+    }
+
+    #[test]
+    fn what_was_refused_covers_what_asks_for_more() {
+        let refused = Request { size: 8, alignment: 4 };
+        assert!(Request { size: 9, alignment: 4 }.implies(refused));
+        assert!(Request { size: 8, alignment: 8 }.implies(refused));
+        assert!(!Request { size: 7, alignment: 64 }.implies(refused));
+        assert!(!Request { size: 900, alignment: 2 }.implies(refused));
+    }
+}
