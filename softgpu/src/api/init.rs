@@ -1,7 +1,7 @@
 //! Start, version, error names, addresses of functions.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::settings::{self, NEWEST};
+use crate::settings::{self, NEWEST, USUAL};
 use crate::state::Global;
 use crate::table::cuda_symbol;
 use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, Functions, cuuint64_t};
@@ -87,7 +87,7 @@ fn has_form_per_thread(name: &[u8]) -> bool {
 
 /// The release that is served.
 fn version() -> u32 {
-    settings::chosen().map_or(NEWEST, |settings| settings.version)
+    settings::chosen().map_or(USUAL, |settings| settings.version)
 }
 
 /// The newest form of a function that a release has.
