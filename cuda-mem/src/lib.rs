@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
+//! | [`graph`] | work that is captured once and launched often |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
@@ -35,6 +36,7 @@ mod driver;
 mod drop_errors;
 mod error;
 mod event;
+pub mod graph;
 mod host_copy;
 pub mod mapped;
 mod stream;
@@ -45,6 +47,7 @@ pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
+pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
 
@@ -69,4 +72,8 @@ const _: () = {
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
     crosses_threads::<Error>();
+    crosses_threads::<GraphMemory>();
+    const fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<Graph>();
+    moves_between_threads::<ExecutableGraph>();
 };
