@@ -127,6 +127,7 @@ fn with_its_free(setup: &Setup, mode: CaptureMode) -> Outcome {
     // Loaded before the capture, in which a driver may refuse to load.
     // SAFETY: the memory is the device's, and nobody else uses it.
     unsafe { kernels.double_bytes(out, SIZE as u64, &stream) }?;
+    stream.synchronize()?;
     fill(context, out, 3)?;
     let graph = capture(&stream, mode, |stream| {
         let buffer = allocate(context, SIZE, stream)?;

@@ -351,8 +351,8 @@ fn forks_and_joins(l: &mut Lab) -> Run {
 
 fn two_captures(l: &mut Lab) -> Run {
     let (one, two, event) = (l.stream(1)?, l.stream(1)?, l.event(2)?);
-    begin(l, one, GLOBAL)?;
-    begin(l, two, GLOBAL)?;
+    begin(l, one, RELAXED)?;
+    begin(l, two, RELAXED)?;
     need!(l, cuEventRecord(event, one))?;
     ask!(l, "one waits for the other", cuStreamWaitEvent(two, event, 0));
     settle(l, "the one recorded", one);
