@@ -1,6 +1,6 @@
 //! Graphs: work that is captured once and launched often.
 //!
-//! A stream that captures records what it is given in place of doing it ([`Stream::capture`]). The [`Graph`] is made
+//! A stream that captures records what it is given in place of doing it ([`Stream::capture`](crate::Stream::capture)). The [`Graph`] is made
 //! ready ([`Graph::instantiate`]) and then launched as one piece of work ([`ExecutableGraph::launch`]).
 //!
 //! While a stream captures in [`CaptureMode::Global`], calls that the capture would not notice are refused, and lose
