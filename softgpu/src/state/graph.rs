@@ -4,7 +4,7 @@ use super::Global;
 use super::capture;
 use super::context::Context;
 use super::graph_memory::GraphBlock;
-use super::handle::{Handles, next_sequence};
+use super::handle::{handle_of, next_sequence};
 use super::memory::{Range, RangeOfLaunch};
 use super::queue::Point;
 use super::stream::Stream;
@@ -62,6 +62,9 @@ impl Work {
     }
 }
 
+/// The kind of a node's handle.
+const NODE: u64 = 14;
+
 /// A node.
 pub(crate) struct Node {
     /// Its handle is made of this; no node is ever looked up by it.
@@ -79,7 +82,7 @@ impl fmt::Debug for Node {
 
 impl Node {
     pub(crate) fn handle(&self) -> usize {
-        Handles::<Node>::new(14).handle(self.sequence) as usize
+        handle_of(NODE, self.sequence) as usize
     }
 }
 
