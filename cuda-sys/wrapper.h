@@ -50,6 +50,8 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUgraph_st *CUgraph;
 /** A node of a graph. */
 typedef struct CUgraphNode_st *CUgraphNode;
+/** A graph made ready for launches. */
+typedef struct CUgraphExec_st *CUgraphExec;
 /** Loaded device code. */
 typedef struct CUmod_st *CUmodule;
 /** A kernel of a module. */
@@ -99,6 +101,7 @@ typedef enum cudaError_enum {
     CUDA_ERROR_STUB_LIBRARY = 34,
     CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
     CUDA_ERROR_DEVICE_UNAVAILABLE = 46,
+    CUDA_ERROR_MULTICAST_RESOURCE_FULL = 47,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_INVALID_DEVICE = 101,
     CUDA_ERROR_DEVICE_NOT_LICENSED = 102,
@@ -127,6 +130,7 @@ typedef enum cudaError_enum {
     CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY = 224,
     CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC = 225,
     CUDA_ERROR_CONTAINED = 226,
+    CUDA_ERROR_INSUFFICIENT_LOADER_VERSION = 227,
     CUDA_ERROR_INVALID_SOURCE = 300,
     CUDA_ERROR_FILE_NOT_FOUND = 301,
     CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
@@ -187,6 +191,9 @@ typedef enum cudaError_enum {
     CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
     CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
     CUDA_ERROR_KEY_ROTATION = 916,
+    CUDA_ERROR_STREAM_DETACHED = 917,
+    CUDA_ERROR_GRAPH_RECAPTURE_FAILURE = 918,
+    CUDA_ERROR_FABRIC_NOT_READY = 919,
     CUDA_ERROR_UNKNOWN = 999
 } CUresult;
 
@@ -288,6 +295,7 @@ typedef enum CUdevice_attribute_enum {
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
     CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED = 135,
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK = 136,
+    CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH = 137,
     CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED = 138,
     CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID = 139,
     CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID = 140,
@@ -297,7 +305,21 @@ typedef enum CUdevice_attribute_enum {
     CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED = 144,
     CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 145,
     CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED = 146,
-    CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED = 147
+    CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED = 147,
+    CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED = 148,
+    CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT = 149,
+    CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK = 150,
+    CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED = 151,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED = 152,
+    CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED = 153,
+    CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED = 154,
+    CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED = 155,
+    CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED = 156,
+    CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT = 157,
+    CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES = 158,
+    CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED = 159,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE = 160,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED = 161
 } CUdevice_attribute;
 
 /** What cuDeviceGetP2PAttribute can be asked of a pair of devices. */
@@ -450,7 +472,9 @@ typedef enum CUmemLocationType_enum {
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST = 2,
     CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
-    CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4
+    CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
+    CU_MEM_LOCATION_TYPE_INVISIBLE = 5,
+    CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6
 } CUmemLocationType;
 
 /** The kind of an allocation of a pool or of virtual memory. */
@@ -502,7 +526,14 @@ typedef enum CUmemPool_attribute_enum {
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
     CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
     CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
+    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
+    CU_MEMPOOL_ATTR_ALLOCATION_TYPE = 9,
+    CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES = 10,
+    CU_MEMPOOL_ATTR_LOCATION_ID = 11,
+    CU_MEMPOOL_ATTR_LOCATION_TYPE = 12,
+    CU_MEMPOOL_ATTR_MAX_POOL_SIZE = 13,
+    CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED = 14,
+    CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID = 15
 } CUmemPool_attribute;
 
 /** Attributes of the memory that graphs hold; sizes in bytes. */
@@ -512,6 +543,14 @@ typedef enum CUgraphMem_attribute_enum {
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3
 } CUgraphMem_attribute;
+
+/** How an executable graph is made. */
+typedef enum CUgraphInstantiate_flags_enum {
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+    CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
+    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
+    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8
+} CUgraphInstantiate_flags;
 
 /** Flags of one copy of a batch. */
 typedef enum CUmemcpyFlags_enum {
@@ -1089,6 +1128,10 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
     size_t ByteCount, CUstream hStream);
 
+/** Copies between any two addresses in stream order, with hints. Since CUDA 13.2. */
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream
+    hStream);
+
 /** Does many copies in one call, and tells which one failed. Since CUDA 12.8. */
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes
     *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream);
@@ -1295,6 +1338,29 @@ CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, c
 
 /** Ends an import. Since CUDA 10.0. */
 CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
+
+/* ---- Capture and graphs ---- */
+
+/** Lets a stream record what it is given into a graph, in place of doing it. Since CUDA 10.1. */
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode);
+
+/** Ends what cuStreamBeginCapture began, and gives the graph. Since CUDA 10.0. */
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph);
+
+/** Gives a graph's nodes, or only their number. Since CUDA 10.0. */
+CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes);
+
+/** Makes a graph ready for launches. Since CUDA 11.4. */
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags);
+
+/** Does a graph's work in stream order. Since CUDA 10.0. */
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream);
+
+/** Ends an executable graph; a launch goes on to the end. Since CUDA 10.0. */
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec);
+
+/** Ends a graph; what was made from it stays. Since CUDA 10.0. */
+CUresult cuGraphDestroy(CUgraph hGraph);
 
 /* ---- Memory held by graphs ---- */
 

@@ -184,6 +184,15 @@ fn advice(code: CUresult) -> &'static str {
             "an earlier kernel broke the context; it stays broken until it is destroyed"
         }
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => "the call is not allowed while a stream captures",
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => {
+            "a call that is not allowed while a stream captures was made before; look for the first error"
+        }
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => {
+            "a stream that took part in the capture was not joined again before its end"
+        }
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => {
+            "the legacy default stream waits for the blocking stream that captures; use a non-blocking one"
+        }
         _ => "",
     }
 }

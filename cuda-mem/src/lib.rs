@@ -22,6 +22,7 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`graph`] | work that is captured once and launched often |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
@@ -38,14 +39,15 @@ mod driver;
 mod drop_errors;
 mod error;
 mod event;
+pub mod graph;
 mod host_copy;
 mod kernels;
 pub mod mapped;
 pub mod memory;
 mod range;
 mod stream;
-mod support;
 pub mod suballocator;
+mod support;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
@@ -54,6 +56,7 @@ pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
+pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
 pub use support::{Feature, Support};
@@ -86,4 +89,8 @@ const _: () = {
     crosses_threads::<suballocator::Slabs>();
     crosses_threads::<suballocator::Ring>();
     crosses_threads::<Error>();
+    crosses_threads::<GraphMemory>();
+    const fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<Graph>();
+    moves_between_threads::<ExecutableGraph>();
 };

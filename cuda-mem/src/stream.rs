@@ -184,10 +184,15 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses; the function is dropped without being run.
+    /// The driver refuses, or the stream captures: the function runs once, captured work at each launch. The function is
+    /// dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        if self.is_capturing()? {
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            return Err(DriverError { call: "cuLaunchHostFunc", code }.into());
+        }
         let boxed: Box<HostFunction> =
             Box::new(HostFunction { function: Box::new(function), drop_errors: self.context().drop_errors().clone() });
         let data = Box::into_raw(boxed);

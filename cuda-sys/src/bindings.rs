@@ -84,6 +84,13 @@ pub struct CUgraphNode_st {
 pub type CUgraphNode = *mut CUgraphNode_st;
 #[repr(C)]
 #[derive(Debug)]
+pub struct CUgraphExec_st {
+    _unused: [u8; 0],
+}
+/// A graph made ready for launches.
+pub type CUgraphExec = *mut CUgraphExec_st;
+#[repr(C)]
+#[derive(Debug)]
 pub struct CUmod_st {
     _unused: [u8; 0],
 }
@@ -127,6 +134,9 @@ impl cudaError_enum {
                     "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER"
                 }
                 Self::CUDA_ERROR_DEVICE_UNAVAILABLE => "CUDA_ERROR_DEVICE_UNAVAILABLE",
+                Self::CUDA_ERROR_MULTICAST_RESOURCE_FULL => {
+                    "CUDA_ERROR_MULTICAST_RESOURCE_FULL"
+                }
                 Self::CUDA_ERROR_NO_DEVICE => "CUDA_ERROR_NO_DEVICE",
                 Self::CUDA_ERROR_INVALID_DEVICE => "CUDA_ERROR_INVALID_DEVICE",
                 Self::CUDA_ERROR_DEVICE_NOT_LICENSED => "CUDA_ERROR_DEVICE_NOT_LICENSED",
@@ -177,6 +187,9 @@ impl cudaError_enum {
                     "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC"
                 }
                 Self::CUDA_ERROR_CONTAINED => "CUDA_ERROR_CONTAINED",
+                Self::CUDA_ERROR_INSUFFICIENT_LOADER_VERSION => {
+                    "CUDA_ERROR_INSUFFICIENT_LOADER_VERSION"
+                }
                 Self::CUDA_ERROR_INVALID_SOURCE => "CUDA_ERROR_INVALID_SOURCE",
                 Self::CUDA_ERROR_FILE_NOT_FOUND => "CUDA_ERROR_FILE_NOT_FOUND",
                 Self::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND => {
@@ -303,6 +316,11 @@ impl cudaError_enum {
                     "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION"
                 }
                 Self::CUDA_ERROR_KEY_ROTATION => "CUDA_ERROR_KEY_ROTATION",
+                Self::CUDA_ERROR_STREAM_DETACHED => "CUDA_ERROR_STREAM_DETACHED",
+                Self::CUDA_ERROR_GRAPH_RECAPTURE_FAILURE => {
+                    "CUDA_ERROR_GRAPH_RECAPTURE_FAILURE"
+                }
+                Self::CUDA_ERROR_FABRIC_NOT_READY => "CUDA_ERROR_FABRIC_NOT_READY",
                 Self::CUDA_ERROR_UNKNOWN => "CUDA_ERROR_UNKNOWN",
                 _ => return None,
             },
@@ -322,6 +340,7 @@ impl cudaError_enum {
     pub const CUDA_ERROR_STUB_LIBRARY: cudaError_enum = cudaError_enum(34);
     pub const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: cudaError_enum = cudaError_enum(36);
     pub const CUDA_ERROR_DEVICE_UNAVAILABLE: cudaError_enum = cudaError_enum(46);
+    pub const CUDA_ERROR_MULTICAST_RESOURCE_FULL: cudaError_enum = cudaError_enum(47);
     pub const CUDA_ERROR_NO_DEVICE: cudaError_enum = cudaError_enum(100);
     pub const CUDA_ERROR_INVALID_DEVICE: cudaError_enum = cudaError_enum(101);
     pub const CUDA_ERROR_DEVICE_NOT_LICENSED: cudaError_enum = cudaError_enum(102);
@@ -350,6 +369,9 @@ impl cudaError_enum {
     pub const CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: cudaError_enum = cudaError_enum(224);
     pub const CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: cudaError_enum = cudaError_enum(225);
     pub const CUDA_ERROR_CONTAINED: cudaError_enum = cudaError_enum(226);
+    pub const CUDA_ERROR_INSUFFICIENT_LOADER_VERSION: cudaError_enum = cudaError_enum(
+        227,
+    );
     pub const CUDA_ERROR_INVALID_SOURCE: cudaError_enum = cudaError_enum(300);
     pub const CUDA_ERROR_FILE_NOT_FOUND: cudaError_enum = cudaError_enum(301);
     pub const CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: cudaError_enum = cudaError_enum(
@@ -434,6 +456,9 @@ impl cudaError_enum {
         915,
     );
     pub const CUDA_ERROR_KEY_ROTATION: cudaError_enum = cudaError_enum(916);
+    pub const CUDA_ERROR_STREAM_DETACHED: cudaError_enum = cudaError_enum(917);
+    pub const CUDA_ERROR_GRAPH_RECAPTURE_FAILURE: cudaError_enum = cudaError_enum(918);
+    pub const CUDA_ERROR_FABRIC_NOT_READY: cudaError_enum = cudaError_enum(919);
     pub const CUDA_ERROR_UNKNOWN: cudaError_enum = cudaError_enum(999);
 }
 #[repr(transparent)]
@@ -732,6 +757,9 @@ impl CUdevice_attribute_enum {
     pub const CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK: CUdevice_attribute_enum = CUdevice_attribute_enum(
         136,
     );
+    pub const CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        137,
+    );
     pub const CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
         138,
     );
@@ -761,6 +789,48 @@ impl CUdevice_attribute_enum {
     );
     pub const CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
         147,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        148,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        149,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        150,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        151,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        152,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        153,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        154,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        155,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        156,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        157,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        158,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        159,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        160,
+    );
+    pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED: CUdevice_attribute_enum = CUdevice_attribute_enum(
+        161,
     );
 }
 #[repr(transparent)]
@@ -1309,6 +1379,12 @@ impl CUmemLocationType_enum {
     pub const CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: CUmemLocationType_enum = CUmemLocationType_enum(
         4,
     );
+    pub const CU_MEM_LOCATION_TYPE_INVISIBLE: CUmemLocationType_enum = CUmemLocationType_enum(
+        5,
+    );
+    pub const CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: CUmemLocationType_enum = CUmemLocationType_enum(
+        6,
+    );
 }
 #[repr(transparent)]
 /// The kind of place where memory lives.
@@ -1519,6 +1595,27 @@ impl CUmemPool_attribute_enum {
     pub const CU_MEMPOOL_ATTR_USED_MEM_HIGH: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
         8,
     );
+    pub const CU_MEMPOOL_ATTR_ALLOCATION_TYPE: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        9,
+    );
+    pub const CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        10,
+    );
+    pub const CU_MEMPOOL_ATTR_LOCATION_ID: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        11,
+    );
+    pub const CU_MEMPOOL_ATTR_LOCATION_TYPE: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        12,
+    );
+    pub const CU_MEMPOOL_ATTR_MAX_POOL_SIZE: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        13,
+    );
+    pub const CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        14,
+    );
+    pub const CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID: CUmemPool_attribute_enum = CUmemPool_attribute_enum(
+        15,
+    );
 }
 #[repr(transparent)]
 /// Attributes of a memory pool; sizes in bytes.
@@ -1546,6 +1643,54 @@ impl CUgraphMem_attribute_enum {
 pub struct CUgraphMem_attribute_enum(pub ::core::ffi::c_uint);
 /// Attributes of the memory that graphs hold; sizes in bytes.
 pub use self::CUgraphMem_attribute_enum as CUgraphMem_attribute;
+impl CUgraphInstantiate_flags_enum {
+    pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: CUgraphInstantiate_flags_enum = CUgraphInstantiate_flags_enum(
+        1,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: CUgraphInstantiate_flags_enum = CUgraphInstantiate_flags_enum(
+        2,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: CUgraphInstantiate_flags_enum = CUgraphInstantiate_flags_enum(
+        4,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: CUgraphInstantiate_flags_enum = CUgraphInstantiate_flags_enum(
+        8,
+    );
+}
+impl ::core::ops::BitOr<CUgraphInstantiate_flags_enum>
+for CUgraphInstantiate_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUgraphInstantiate_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUgraphInstantiate_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUgraphInstantiate_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUgraphInstantiate_flags_enum>
+for CUgraphInstantiate_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUgraphInstantiate_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUgraphInstantiate_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUgraphInstantiate_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// How an executable graph is made.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphInstantiate_flags_enum(pub ::core::ffi::c_uint);
+/// How an executable graph is made.
+pub use self::CUgraphInstantiate_flags_enum as CUgraphInstantiate_flags;
 impl CUmemcpyFlags_enum {
     pub const CU_MEMCPY_FLAG_DEFAULT: CUmemcpyFlags_enum = CUmemcpyFlags_enum(0);
     pub const CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: CUmemcpyFlags_enum = CUmemcpyFlags_enum(
@@ -3387,6 +3532,15 @@ function_table! {
         ByteCount: usize,
         hStream: CUstream,
     ) -> CUresult;
+    /// Copies between any two addresses in stream order, with hints. Since CUDA 13.2.
+    #[since(13020)]
+    fn cuMemcpyWithAttributesAsync(
+        dst: CUdeviceptr,
+        src: CUdeviceptr,
+        size: usize,
+        attr: *mut CUmemcpyAttributes,
+        hStream: CUstream,
+    ) -> CUresult;
     /// Does many copies in one call, and tells which one failed. Since CUDA 12.8.
     #[since(12080)]
     fn cuMemcpyBatchAsync(
@@ -3788,6 +3942,35 @@ function_table! {
     /// Ends an import. Since CUDA 10.0.
     #[since(10000)]
     fn cuDestroyExternalSemaphore(extSem: CUexternalSemaphore) -> CUresult;
+    /// Lets a stream record what it is given into a graph, in place of doing it. Since CUDA 10.1.
+    #[since(10010)]
+    fn cuStreamBeginCapture_v2(hStream: CUstream, mode: CUstreamCaptureMode) -> CUresult;
+    /// Ends what cuStreamBeginCapture began, and gives the graph. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuStreamEndCapture(hStream: CUstream, phGraph: *mut CUgraph) -> CUresult;
+    /// Gives a graph's nodes, or only their number. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphGetNodes(
+        hGraph: CUgraph,
+        nodes: *mut CUgraphNode,
+        numNodes: *mut usize,
+    ) -> CUresult;
+    /// Makes a graph ready for launches. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuGraphInstantiateWithFlags(
+        phGraphExec: *mut CUgraphExec,
+        hGraph: CUgraph,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult;
+    /// Does a graph's work in stream order. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphLaunch(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
+    /// Ends an executable graph; a launch goes on to the end. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphExecDestroy(hGraphExec: CUgraphExec) -> CUresult;
+    /// Ends a graph; what was made from it stays. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphDestroy(hGraph: CUgraph) -> CUresult;
     /// Gives an attribute of the memory that graphs hold. Since CUDA 11.4.
     #[since(11040)]
     fn cuDeviceGetGraphMemAttribute(

@@ -1,7 +1,7 @@
 //! The boundary that every driver call crosses: shells are made here, and what holds for all of them is checked here.
 
 use crate::rig;
-use crate::state::Global;
+use crate::state::{Global, capture};
 use cuda_sys::CUresult;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,8 @@ pub(crate) enum Needs {
     Library,
     /// An initialised driver.
     Started,
+    /// The same, and no capture that forbids unsafe calls to this thread.
+    Uncaptured,
 }
 
 /// When not 0: the code that every call answers.
@@ -86,8 +88,10 @@ fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CU
                 return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
             }
         }
-        if needs == Needs::Started {
-            Global::get()?;
+        match needs {
+            Needs::Started => drop(Global::get()?),
+            Needs::Uncaptured => capture::check_unsafe(Global::get()?)?,
+            _ => {}
         }
         body()
     }));

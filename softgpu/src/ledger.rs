@@ -1,7 +1,7 @@
 //! The ledger of everything that is alive.
 
 use crate::state::Global;
-use crate::state::memory::Origin;
+use crate::state::memory::{Allocation, Origin};
 use crate::state::sync::lock;
 use std::ffi::{CString, c_char};
 use std::fmt;
@@ -30,6 +30,8 @@ pub enum Kind {
     ManagedMemory,
     /// Memory of a pool.
     PoolMemory,
+    /// Memory that a graph allocated and nothing freed yet.
+    GraphMemory,
     /// A pool.
     Pool,
     /// An import of cuImportExternalMemory.
@@ -46,6 +48,10 @@ pub enum Kind {
     IpcMemory,
     /// An import of cuImportExternalSemaphore.
     Semaphore,
+    /// A graph, also one that is being recorded.
+    Graph,
+    /// A graph made ready for launches.
+    ExecutableGraph,
     /// A module.
     Module,
     /// An open vkgdr handle.
@@ -145,6 +151,12 @@ pub fn ledger() -> Ledger {
         let handle = global.semaphores.handle(semaphore.sequence);
         add(Kind::Semaphore, semaphore.sequence, semaphore.context.device, handle, 0);
     }
+    for graph in global.graphs.all() {
+        add(Kind::Graph, graph.sequence, graph.context.device, global.graphs.handle(graph.sequence), 0);
+    }
+    for graph in global.executables.all() {
+        add(Kind::ExecutableGraph, graph.sequence, graph.context.device, global.executables.handle(graph.sequence), 0);
+    }
     for module in global.modules.all() {
         add(Kind::Module, module.sequence, module.context.device, global.modules.handle(module.sequence), 0);
     }
@@ -166,7 +178,8 @@ pub fn ledger() -> Ledger {
     }
     // The device's side of vkgdr memory is part of that.
     let own = |base: u64| mapped.iter().any(|memory| memory.device_address() == base);
-    for block in global.memory.all().iter().filter(|block| !own(block.base)) {
+    let there = |block: &Allocation| block.graph.as_ref().is_none_or(|graph| graph.is_live());
+    for block in global.memory.all().iter().filter(|block| !own(block.base) && there(block)) {
         let kind = match block.origin {
             Origin::Device => Kind::DeviceMemory,
             Origin::Host => Kind::HostMemory,
@@ -176,6 +189,7 @@ pub fn ledger() -> Ledger {
             Origin::Mapped => Kind::MappedBuffer,
             Origin::Virtual => Kind::Mapping,
             Origin::Ipc => Kind::IpcMemory,
+            Origin::Graph => Kind::GraphMemory,
         };
         add(kind, block.sequence, block.device, block.base, block.size);
     }

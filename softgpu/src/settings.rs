@@ -21,7 +21,8 @@ pub struct Settings {
     /// Whether devices take the identity of the machine's CPU Vulkan devices, so that their memory can be imported.
     /// `SOFTGPU_VULKAN` (0 or 1), by default 0.
     pub vulkan: bool,
-    /// The CUDA release that is served: what came later is absent. `SOFTGPU_VERSION`, by default 13000, the newest.
+    /// The CUDA release that is served: what came later is absent. `SOFTGPU_VERSION`, by default 13000: what answers
+    /// are known of.
     pub version: u32,
     /// Functions that are absent; in the shared library, which exports them all, such a call answers
     /// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER. `SOFTGPU_WITHOUT`, names with commas between, by default none.
@@ -45,7 +46,7 @@ impl Default for Settings {
             coherent: true,
             atom: 64,
             vulkan: false,
-            version: NEWEST,
+            version: USUAL,
             without: Vec::new(),
             strict: false,
             quarantine: 0,
@@ -70,11 +71,13 @@ const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
 const SWITCH: &str = "0 or 1";
-const VERSION: &str = "a release from 11000 to 13000, as 11020 for 11.2";
+const VERSION: &str = "a release from 11000 to 13020, as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
 /// The newest release that softgpu serves.
-pub(crate) const NEWEST: u32 = 13000;
+pub(crate) const NEWEST: u32 = 13020;
+/// The release that is served if nobody chooses one.
+pub(crate) const USUAL: u32 = 13000;
 
 impl Settings {
     /// The settings that the environment states; the default for each variable that is not set.
@@ -132,7 +135,7 @@ impl Settings {
 
     /// Whether some functions are to be absent.
     pub(crate) fn leaves_out(&self) -> bool {
-        self.version < NEWEST || !self.without.is_empty()
+        self.version < USUAL || !self.without.is_empty()
     }
 
     fn check(&self, [devices, memory, atom, version]: [&'static str; 4]) -> Result<(), SettingsError> {
@@ -199,7 +202,7 @@ mod tests {
             ("SOFTGPU_ATOM", "48"),
             ("SOFTGPU_COHERENT", "2"),
             ("SOFTGPU_VULKAN", "yes"),
-            ("SOFTGPU_VERSION", "13010"),
+            ("SOFTGPU_VERSION", "13030"),
             ("SOFTGPU_STRICT", "2"),
             ("SOFTGPU_SEED", "x"),
         ] {

@@ -25,8 +25,9 @@ served! {
         cuCtxSynchronize cuCtxGetStreamPriorityRange cuCtxEnablePeerAccess cuCtxDisablePeerAccess;
     stream: cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize
         cuStreamWaitEvent cuStreamGetPriority cuStreamGetFlags cuStreamGetId cuStreamGetCtx cuStreamGetDevice
-        cuStreamIsCapturing cuStreamGetCaptureInfo_v2 cuThreadExchangeStreamCaptureMode cuLaunchHostFunc
-        cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2 cuStreamWriteValue64_v2;
+        cuLaunchHostFunc cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2 cuStreamWriteValue64_v2;
+    capture: cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamIsCapturing cuStreamGetCaptureInfo_v2
+        cuThreadExchangeStreamCaptureMode;
     event: cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventRecordWithFlags cuEventQuery cuEventSynchronize
         cuEventElapsedTime cuEventElapsedTime_v2;
     memory: cuMemGetInfo_v2 cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemFree_v2 cuMemGetAddressRange_v2 cuMemAllocManaged;
@@ -44,11 +45,12 @@ served! {
     managed: cuMemPrefetchAsync cuMemPrefetchAsync_v2 cuMemPrefetchBatchAsync cuMemDiscardBatchAsync
         cuMemDiscardAndPrefetchBatchAsync cuMemAdvise cuMemAdvise_v2 cuMemRangeGetAttribute cuMemRangeGetAttributes
         cuStreamAttachMemAsync;
-    batch: cuMemcpyBatchAsync cuMemcpyBatchAsync_v2;
+    batch: cuMemcpyBatchAsync cuMemcpyBatchAsync_v2 cuMemcpyWithAttributesAsync;
     ipc: cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle
         cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
         cuMemPoolImportPointer cuMemGetHandleForAddressRange;
-    graph: cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute cuDeviceGraphMemTrim;
+    graph: cuGraphGetNodes cuGraphInstantiateWithFlags cuGraphLaunch cuGraphExecDestroy cuGraphDestroy
+        cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute cuDeviceGraphMemTrim;
     kernel: cuModuleLoadData cuModuleUnload cuModuleGetFunction cuLaunchKernel;
     semaphore: cuImportExternalSemaphore cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
         cuDestroyExternalSemaphore;

@@ -131,7 +131,7 @@ fn semaphores_order_streams() {
 }
 
 #[test]
-fn graphs_hold_no_memory() {
+fn the_memory_of_graphs_is_none_at_first_and_only_its_high_marks_are_set() {
     let m = machine(Settings::default());
     let mut value = 7_u64;
     let at = (&raw mut value).cast();

@@ -8,7 +8,10 @@
 mod common;
 
 use common::{Machine, machine, unstarted};
-use cuda_sys::{CUresult, Driver};
+use cuda_sys::{
+    CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemcpyAttributes,
+    CUmemcpySrcAccessOrder, CUresult, Driver,
+};
 use softgpu::{Fault, Settings, When};
 use std::ptr;
 use vkgdr_sys::Functions;
@@ -115,10 +118,51 @@ fn an_older_driver_lacks_what_came_later_and_a_named_function_can_be_missing() {
     assert!(driver.has("cuMemAllocAsync") && !driver.has("cuMemPoolCreate") && !driver.has("cuCtxGetId"));
     assert!(!driver.has("cuMemcpyBatchAsync") && !driver.has("cuGetProcAddress_v2"));
     drop(m);
-    let m = machine(Settings::default());
+    let m = machine(Settings { version: 13020, ..Settings::default() });
     let missing = cuda_sys::Functions::SYMBOLS.iter().find(|symbol| !m.driver.has(symbol.name.to_str().unwrap()));
     assert_eq!(missing, None);
     m.finish();
+}
+
+#[test]
+fn a_newer_driver_tells_what_a_pool_was_made_with_and_copies_with_hints() {
+    let known = [13000, 13020].map(|version| {
+        let m = machine(Settings { version, ..Settings::default() });
+        let props = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+            maxSize: 1 << 20,
+            ..Default::default()
+        };
+        let mut pool = ptr::null_mut();
+        assert_eq!(cu!(m, cuMemPoolCreate(&mut pool, &props)), 0);
+        let answers: Vec<_> = (9..=14)
+            .map(|attribute| {
+                let mut value = 0_u64;
+                let at = ptr::from_mut(&mut value).cast();
+                (cu!(m, cuMemPoolGetAttribute(pool, CUmemPool_attribute(attribute), at)), value)
+            })
+            .collect();
+        assert_eq!(cu!(m, cuMemPoolDestroy(pool)), 0);
+        if version > 13000 {
+            let (memory, stream) = (m.alloc(8), m.stream(1));
+            m.write(memory, &[1, 2, 3, 4, 0, 0, 0, 0]);
+            let order = CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+            let mut hints = CUmemcpyAttributes { srcAccessOrder: order, ..Default::default() };
+            assert_eq!(cu!(m, cuMemcpyWithAttributesAsync(memory + 4, memory, 4, &mut hints, stream)), 0);
+            assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+            assert_eq!(m.read(memory, 8), [1, 2, 3, 4, 1, 2, 3, 4]);
+            hints.srcAccessOrder = CUmemcpySrcAccessOrder(9);
+            assert_eq!(cu!(m, cuMemcpyWithAttributesAsync(memory + 4, memory, 4, &mut hints, stream)), 1);
+        } else {
+            assert!(!m.driver.has("cuMemcpyWithAttributesAsync"));
+        }
+        m.finish();
+        answers
+    });
+    assert_eq!(known[0], [(1, 0); 6]);
+    // Pinned memory, no handles, device 0, which is a device, 32 MiB, no hardware for decompression.
+    assert_eq!(known[1], [(0, 1), (0, 0), (0, 0), (0, 1), (0, 32 << 20), (0, 0)]);
 }
 
 #[test]

@@ -130,6 +130,8 @@ topics! {
     vmm_handles,
     streams,
     events,
+    captures,
+    graphs,
     copies,
     batch,
     fills,

@@ -122,16 +122,6 @@ fn null_results(l: &mut Lab) -> Run {
     Ok(())
 }
 
-type Begin = unsafe extern "C" fn(CUstream, CUstreamCaptureMode) -> CUresult;
-type End = unsafe extern "C" fn(CUstream, *mut CUgraph) -> CUresult;
-
-fn function<F: Copy>(l: &mut Lab, name: &std::ffi::CStr) -> Result<F, Stop> {
-    let mut found = ptr::null_mut::<c_void>();
-    let _ = call!(l, cuGetProcAddress_v2(name.as_ptr(), &mut found, 12000, 0, ptr::null_mut()));
-    // SAFETY: the callers name the function whose signature `F` is.
-    unsafe { cuda_mem::cuda_sys::table::function::<F>(found) }.ok_or_else(|| Stop(format!("{name:?} is not there")))
-}
-
 fn capture(l: &mut Lab) -> Run {
     let (stream, mut status) = (l.stream(1)?, CUstreamCaptureStatus(77));
     ask!(l, "of a new stream" => OK, cuStreamIsCapturing(stream, &mut status));
@@ -140,10 +130,7 @@ fn capture(l: &mut Lab) -> Run {
     let (none, nodes, graph) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     ask!(l, "information" => OK, cuStreamGetCaptureInfo_v2(stream, &mut status, none, graph, nodes, ptr::null_mut()));
     let (pool, mut memory, mut free) = (l.alloc(64)?, 0, 0);
-    let begin = function::<Begin>(l, c"cuStreamBeginCapture")?;
-    let end = function::<End>(l, c"cuStreamEndCapture")?;
-    // SAFETY: the stream is this case's own; the mode is the global one.
-    l.code("begin", Ok(unsafe { begin(stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) }), None);
+    ask!(l, "begin" => OK, cuStreamBeginCapture_v2(stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL));
     ask!(l, "while recording", cuStreamIsCapturing(stream, &mut status));
     l.say("while recording is", status.0);
     ask!(l, "free memory", cuMemGetInfo_v2(&mut free, ptr::null_mut()));
@@ -160,8 +147,7 @@ fn capture(l: &mut Lab) -> Run {
     ask!(l, "cuStreamQuery of it", cuStreamQuery(stream));
     ask!(l, "cuStreamSynchronize of it", cuStreamSynchronize(stream));
     let mut graph = ptr::null_mut();
-    // SAFETY: the stream is this case's own; the result is writable.
-    l.code("end", Ok(unsafe { end(stream, &mut graph) }), None);
+    ask!(l, "end", cuStreamEndCapture(stream, &mut graph));
     l.say("a graph", !graph.is_null());
     ask!(l, "the stream afterwards", cuStreamSynchronize(stream));
     Ok(())

@@ -45,6 +45,17 @@ driver_calls! {
     ) {
         batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(_, code)| code)
     }
+
+    /// Copies between any two addresses in stream order, with hints.
+    fn cuMemcpyWithAttributesAsync[Started](
+        dst: CUdeviceptr,
+        src: CUdeviceptr,
+        size: usize,
+        attr: *mut CUmemcpyAttributes,
+        hStream: CUstream,
+    ) {
+        batch([&dst, &src], &size, 1, attr, &0, 1, hStream).map_err(|(_, code)| code)
+    }
 }
 
 /// What is said when no one copy is to blame.

@@ -1,11 +1,11 @@
 //! Contexts: primary and plain ones, and the calling thread's stack.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::state::Global;
 use crate::state::context::{Context, current, with_stack};
 use crate::state::device::Device;
 use crate::state::handle::next_sequence;
 use crate::state::sync::lock;
+use crate::state::{Global, capture};
 use cuda_sys::{CUcontext, CUctx_flags, CUdevice, CUresult};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::ptr;
@@ -158,7 +158,9 @@ driver_calls! {
 
     /// Waits for all work of the current context.
     fn cuCtxSynchronize[Started]() {
-        current(Global::get()?)?.synchronize();
+        let context = current(Global::get()?)?;
+        capture::check_context(&context)?;
+        context.synchronize();
         Ok(())
     }
 

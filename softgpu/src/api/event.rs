@@ -1,12 +1,12 @@
 //! Events.
 
 use crate::call::{Result, driver_calls, ensure, put};
-use crate::state::Global;
 use crate::state::context::current;
 use crate::state::event::Event;
 use crate::state::handle::next_sequence;
 use crate::state::shared_event::SharedEvent;
 use crate::state::stream::Stream;
+use crate::state::{Global, capture};
 use cuda_sys::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
 use std::ffi::c_uint;
 use std::ptr;
@@ -43,19 +43,23 @@ driver_calls! {
     /// Sets an event to the stream's present end.
     fn cuEventRecordWithFlags[Started](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
         ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
-        refuse_external(flags)?;
+        refuse_external(&Stream::find(Global::get()?, hStream)?, flags)?;
         record(hEvent, hStream)
     }
 
     /// Tells whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
-        let passed = find(Global::get()?, hEvent)?.passed();
+        let event = find(Global::get()?, hEvent)?;
+        check_asked(&event)?;
+        let passed = event.passed();
         if passed { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
     }
 
     /// Waits for an event.
     fn cuEventSynchronize[Started](hEvent: CUevent) {
-        find(Global::get()?, hEvent)?.wait();
+        let event = find(Global::get()?, hEvent)?;
+        check_asked(&event)?;
+        event.wait();
         Ok(())
     }
 
@@ -76,9 +80,23 @@ pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
     if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }
 
-/// Nodes of a graph are made of external records and waits only while a stream is captured, which none is.
-pub(crate) fn refuse_external(flags: c_uint) -> Result {
-    if flags == 0 { Ok(()) } else { Err(CUresult::CUDA_ERROR_ILLEGAL_STATE) }
+/// Nodes of a graph are made of external records and waits only while a stream is captured; they are not served.
+pub(crate) fn refuse_external(stream: &Stream, flags: c_uint) -> Result {
+    if flags == 0 {
+        return Ok(());
+    }
+    Err(match capture::enter(stream)? {
+        true => capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        false => CUresult::CUDA_ERROR_ILLEGAL_STATE,
+    })
+}
+
+/// Whether an event has passed may not be asked of one in a capture, nor while a capture forbids it.
+fn check_asked(event: &Event) -> Result {
+    match event.place() {
+        Some(place) => Err(place.asked()),
+        None => capture::check_unsafe(Global::get()?),
+    }
 }
 
 /// Event and stream must belong to one context.

@@ -1,31 +1,83 @@
-//! The memory of graphs: there are no graphs, so there is none.
+//! Graphs, and the memory that they hold.
 
-use crate::call::{driver_calls, ensure, put};
+use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use cuda_sys::{CUdevice, CUgraphMem_attribute, CUresult};
-use std::ffi::c_void;
+use crate::state::capture;
+use crate::state::graph::Graph;
+use crate::state::stream::Stream;
+use cuda_sys::{CUdevice, CUgraph, CUgraphExec, CUgraphMem_attribute, CUgraphNode, CUresult, CUstream};
+use std::ffi::{c_ulonglong, c_void};
+use std::ptr;
+use std::sync::Arc;
 
 driver_calls! {
-    /// Gives an attribute of the memory that graphs hold: 0.
+    /// Gives a graph's nodes, or only their number.
+    fn cuGraphGetNodes[Started](hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) {
+        ensure(!numNodes.is_null())?;
+        let all = find(Global::get()?, hGraph)?.nodes();
+        if nodes.is_null() {
+            return put(numNodes, all.len());
+        }
+        // Room that is left over is filled with nulls.
+        for place in 0..numNodes.read() {
+            let handle = all.get(place).map_or(0, |node| node.handle());
+            nodes.add(place).write(ptr::without_provenance_mut(handle));
+        }
+        put(numNodes, all.len().min(numNodes.read()))
+    }
+
+    /// Makes a graph ready for launches.
+    fn cuGraphInstantiateWithFlags[Started](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
+        ensure(!phGraphExec.is_null())?;
+        let global = Global::get()?;
+        let executable = find(global, hGraph)?.instantiate(global, flags)?;
+        put(phGraphExec, ptr::without_provenance_mut(executable as usize))
+    }
+
+    /// Does a graph's work in stream order.
+    fn cuGraphLaunch[Started](hGraphExec: CUgraphExec, hStream: CUstream) {
+        let global = Global::get()?;
+        let executable = global.executables.get(hGraphExec.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        executable.launch(&Stream::find(global, hStream)?)
+    }
+
+    /// Ends an executable graph; a launch goes on to the end.
+    fn cuGraphExecDestroy[Started](hGraphExec: CUgraphExec) {
+        let gone = Global::get()?.executables.remove(hGraphExec.addr() as u64);
+        gone.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.end();
+        Ok(())
+    }
+
+    /// Ends a graph; what was made from it stays.
+    fn cuGraphDestroy[Started](hGraph: CUgraph) {
+        let global = Global::get()?;
+        ensure(!capture::is_recording(global, &find(global, hGraph)?))?;
+        global.graphs.remove(hGraph.addr() as u64);
+        Ok(())
+    }
+
+    /// Gives an attribute of the memory that graphs hold.
     fn cuDeviceGetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
-        Global::get()?.device(device)?;
-        ensure(attr.0 <= CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH.0)?;
-        put(value.cast::<u64>(), 0)
+        let (_, device) = Global::get()?.device(device)?;
+        put(value.cast(), device.graph_memory.attribute(attr)?)
     }
 
     /// Sets a high-water mark back, by 0; nothing else can be set.
     fn cuDeviceSetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
-        Global::get()?.device(device)?;
-        ensure(!value.is_null())?;
-        match attr {
-            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH
-            | CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => ensure(value.cast::<u64>().read() == 0),
-            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        }
+        let (_, device) = Global::get()?.device(device)?;
+        ensure(!value.is_null() && value.cast::<u64>().read() == 0)?;
+        device.graph_memory.reset_mark(attr)
     }
 
     /// Gives memory that graphs do not use back to the system.
     fn cuDeviceGraphMemTrim[Started](device: CUdevice) {
-        Global::get()?.device(device).map(drop)
+        let (_, device) = Global::get()?.device(device)?;
+        device.graph_memory.trim();
+        Ok(())
     }
+}
+
+/// The graph of a handle.
+fn find(global: &Global, handle: CUgraph) -> Result<Arc<Graph>> {
+    global.graphs.get(handle.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }

@@ -18,19 +18,19 @@ const READ_ONLY: c_uint = 8;
 
 driver_calls! {
     /// Allocates pinned host memory.
-    fn cuMemAllocHost_v2[Started](pp: *mut *mut c_void, bytesize: usize) {
+    fn cuMemAllocHost_v2[Uncaptured](pp: *mut *mut c_void, bytesize: usize) {
         ensure(!pp.is_null())?;
         put(pp, allocate(bytesize, CU_MEMHOSTALLOC_DEVICEMAP)?)
     }
 
     /// Allocates pinned host memory with flags.
-    fn cuMemHostAlloc[Started](pp: *mut *mut c_void, bytesize: usize, Flags: c_uint) {
+    fn cuMemHostAlloc[Uncaptured](pp: *mut *mut c_void, bytesize: usize, Flags: c_uint) {
         ensure(!pp.is_null())?;
         put(pp, allocate(bytesize, Flags)?)
     }
 
     /// Frees pinned host memory, after all work of its context.
-    fn cuMemFreeHost[Started](p: *mut c_void) {
+    fn cuMemFreeHost[Uncaptured](p: *mut c_void) {
         if p.is_null() {
             return Ok(());
         }
@@ -54,7 +54,7 @@ driver_calls! {
     }
 
     /// Pins existing host memory.
-    fn cuMemHostRegister_v2[Started](p: *mut c_void, bytesize: usize, Flags: c_uint) {
+    fn cuMemHostRegister_v2[Uncaptured](p: *mut c_void, bytesize: usize, Flags: c_uint) {
         let global = Global::get()?;
         let context = current(global)?;
         ensure(!p.is_null() && bytesize > 0 && Flags & !(SHAPES | READ_ONLY) == 0)?;
@@ -68,7 +68,7 @@ driver_calls! {
     }
 
     /// Ends what cuMemHostRegister began, after all work of its context.
-    fn cuMemHostUnregister[Started](p: *mut c_void) {
+    fn cuMemHostUnregister[Uncaptured](p: *mut c_void) {
         ensure(!p.is_null())?;
         let memory = &Global::get()?.memory;
         let known = memory.at(p.addr() as u64);

@@ -1,7 +1,7 @@
 //! Start, version, error names, addresses of functions.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::settings::{self, NEWEST};
+use crate::settings::{self, NEWEST, USUAL};
 use crate::state::Global;
 use crate::table::cuda_symbol;
 use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, Functions, cuuint64_t};
@@ -87,7 +87,7 @@ fn has_form_per_thread(name: &[u8]) -> bool {
 
 /// The release that is served.
 fn version() -> u32 {
-    settings::chosen().map_or(NEWEST, |settings| settings.version)
+    settings::chosen().map_or(USUAL, |settings| settings.version)
 }
 
 /// The newest form of a function that a release has.
@@ -112,6 +112,15 @@ fn find(base: &[u8], release: u32) -> core::result::Result<*const c_void, CUdriv
     newest.map(|(_, address)| address).ok_or(status)
 }
 
+/// The codes that CUDA 13.0 does not know.
+const LATER: [CUresult; 5] = [
+    CUresult::CUDA_ERROR_MULTICAST_RESOURCE_FULL,
+    CUresult::CUDA_ERROR_INSUFFICIENT_LOADER_VERSION,
+    CUresult::CUDA_ERROR_STREAM_DETACHED,
+    CUresult::CUDA_ERROR_GRAPH_RECAPTURE_FAILURE,
+    CUresult::CUDA_ERROR_FABRIC_NOT_READY,
+];
+
 struct Texts {
     name: CString,
     words: CString,
@@ -135,7 +144,8 @@ static TEXTS: Lazy<HashMap<u32, Texts>> = Lazy::new(|| {
 ///
 /// `out` is null or writable.
 unsafe fn text(error: CUresult, out: *mut *const c_char, which: impl Fn(&'static Texts) -> &'static CStr) -> Result {
-    let text = TEXTS.get(&error.0).map(which);
+    let known = version() > USUAL || !LATER.contains(&error);
+    let text = TEXTS.get(&error.0).filter(|_| known).map(which);
     // SAFETY: by this function's contract.
     unsafe { put(out, text.map_or(ptr::null(), CStr::as_ptr)) }?;
     ensure(text.is_some())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Loads text that names built-in kernels: PTX, or `softgpu kernels`.
-    fn cuModuleLoadData[Started](module: *mut CUmodule, image: *const c_void) {
+    fn cuModuleLoadData[Uncaptured](module: *mut CUmodule, image: *const c_void) {
         ensure(!module.is_null() && !image.is_null())?;
         let global = Global::get()?;
         let context = current(global)?;
@@ -29,7 +29,7 @@ driver_calls! {
     }
 
     /// Unloads device code.
-    fn cuModuleUnload[Started](hmod: CUmodule) {
+    fn cuModuleUnload[Uncaptured](hmod: CUmodule) {
         let global = Global::get()?;
         let module = global.modules.remove(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         module.unload(global);
@@ -80,6 +80,6 @@ driver_calls! {
             });
         }
         let launch = Launch { builtin: function.builtin, threads, values, context: stream.context.clone() };
-        stream.submit(Vec::new(), move || launch.run()).map(drop)
+        stream.perform(move || launch.run())
     }
 }

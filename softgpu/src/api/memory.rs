@@ -4,6 +4,7 @@ use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::misuse::{Misuse, report};
 use crate::state::Global;
 use crate::state::context::current;
+use crate::state::graph::freeing;
 use crate::state::mapping::Mapping;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
@@ -24,7 +25,7 @@ driver_calls! {
     }
 
     /// Allocates device memory.
-    fn cuMemAlloc_v2[Started](dptr: *mut CUdeviceptr, bytesize: usize) {
+    fn cuMemAlloc_v2[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize) {
         current(Global::get()?)?;
         ensure(!dptr.is_null())?;
         put(dptr, 0)?;
@@ -32,7 +33,7 @@ driver_calls! {
     }
 
     /// Allocates rows at a pitch.
-    fn cuMemAllocPitch_v2[Started](
+    fn cuMemAllocPitch_v2[Uncaptured](
         dptr: *mut CUdeviceptr,
         pPitch: *mut usize,
         WidthInBytes: usize,
@@ -50,7 +51,7 @@ driver_calls! {
 
     /// Frees memory of cuMemAlloc, cuMemAllocManaged, cuMemAllocAsync or a mapped buffer, after all work of its
     /// context.
-    fn cuMemFree_v2[Started](dptr: CUdeviceptr) {
+    fn cuMemFree_v2[Uncaptured](dptr: CUdeviceptr) {
         if dptr == 0 {
             return Ok(());
         }
@@ -68,7 +69,7 @@ driver_calls! {
     }
 
     /// Allocates managed memory: here all memory is where everyone can touch it.
-    fn cuMemAllocManaged[Started](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
+    fn cuMemAllocManaged[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
         let context = current(global)?;
@@ -96,6 +97,10 @@ fn allocate(size: usize) -> Result<CUdeviceptr> {
 /// Frees what cuMemFree frees, whoever calls.
 pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     let global = Global::get()?;
+    let of_graph = global.memory.at(address).filter(|block| block.base == address && block.graph.is_some());
+    if let Some(block) = of_graph {
+        return free_of_graph(call, &block);
+    }
     let freeable =
         |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
     let block = global.memory.remove(address, freeable);
@@ -106,6 +111,25 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     };
     // What vkgdr frees, it still holds.
     check_idle(call, &block, if call == "vkgdr_memory_free" { 2 } else { 1 });
+    wait_for_users(global, &block);
+    Ok(())
+}
+
+/// Frees memory that a graph allocated and did not free.
+fn free_of_graph(call: &'static str, block: &Arc<Allocation>) -> Result {
+    let Some(of_graph) = &block.graph else { return Ok(()) };
+    if let Err(code) = of_graph.retire() {
+        report(Misuse::DoubleFree, call, block.base, Some(block.sequence));
+        return Err(code);
+    }
+    check_idle(call, block, 2);
+    wait_for_users(Global::get()?, block);
+    freeing(of_graph.clone())();
+    Ok(())
+}
+
+/// Waits for the work that may still use a block.
+fn wait_for_users(global: &Global, block: &Allocation) {
     match &block.context {
         Some(context) => context.synchronize(),
         None => {
@@ -114,7 +138,6 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
             }
         }
     }
-    Ok(())
 }
 
 /// Reports work that still uses a block that is being freed; `own` are the holders that are no work.

@@ -1,6 +1,7 @@
 //! The C functions of the CUDA driver: thin shells that check arguments and turn to `state`.
 
 pub(crate) mod batch;
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod device;

@@ -3,11 +3,12 @@
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::misuse::{Misuse, report};
-use crate::state::Global;
-use crate::state::memory::Origin;
+use crate::state::graph::freeing;
+use crate::state::memory::{Allocation, Origin};
 use crate::state::place_pools::{Spot, forget};
-use crate::state::pool::{Attribute, Pool};
+use crate::state::pool::{Attribute, Place, Pool};
 use crate::state::stream::Stream;
+use crate::state::{Global, capture};
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
@@ -23,7 +24,7 @@ driver_calls! {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         let (_, pool) = global.devices[stream.context.device].current_pool();
-        put(dptr, allocate(&pool, bytesize)?)
+        put(dptr, allocate(&pool, bytesize, &stream)?)
     }
 
     /// Allocates from a pool.
@@ -35,8 +36,8 @@ driver_calls! {
     ) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
-        Stream::find(global, hStream)?;
-        put(dptr, allocate(&Pool::find(global, pool)?, bytesize)?)
+        let stream = Stream::find(global, hStream)?;
+        put(dptr, allocate(&Pool::find(global, pool)?, bytesize, &stream)?)
     }
 
     /// Frees memory of pools, and of cuMemAlloc, when the stream gets there; the address is no longer known at once.
@@ -45,6 +46,14 @@ driver_calls! {
         let stream = Stream::find(global, hStream)?;
         if dptr == 0 {
             return Ok(());
+        }
+        let block = global.memory.at(dptr).filter(|block| block.base == dptr);
+        if let Some(block) = block.filter(|block| block.graph.is_some()) {
+            return free_of_graph(global, &stream, block);
+        }
+        if capture::enter(&stream)? {
+            // A graph frees only what a graph allocated.
+            return Err(capture::refuse(&stream, CUresult::CUDA_ERROR_INVALID_VALUE));
         }
         let managed = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Managed);
         if let Some(block) = managed {
@@ -174,8 +183,40 @@ fn as_handle(handle: u64) -> CUmemoryPool {
     ptr::without_provenance_mut(handle as usize)
 }
 
-fn allocate(pool: &Arc<Pool>, size: usize) -> Result<CUdeviceptr> {
-    if size == 0 { Ok(0) } else { Ok(pool.allocate(Global::get()?, size)?.base) }
+/// Allocates now, or lets the graph that the stream records allocate.
+fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
+    let global = Global::get()?;
+    let recorded = capture::enter(stream)?;
+    if size == 0 {
+        return Ok(0);
+    }
+    if !recorded {
+        return Ok(pool.allocate(global, size)?.base);
+    }
+    // A graph's memory is a device's, and no other process's.
+    if pool.place != Place::Device || pool.shared().is_some() {
+        return Err(capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED));
+    }
+    capture::allocate(global, stream, pool.device, size)
+}
+
+/// Frees memory that a graph allocates: when the stream gets there, or at each launch of what it records.
+fn free_of_graph(global: &Global, stream: &Stream, block: Arc<Allocation>) -> Result {
+    let Some(of_graph) = block.graph.clone() else { return Ok(()) };
+    if capture::enter(stream)? {
+        return capture::free(global, stream, of_graph).map_err(|code| capture::refuse(stream, code));
+    }
+    if let Err(code) = of_graph.retire() {
+        report(Misuse::DoubleFree, "cuMemFreeAsync", block.base, Some(block.sequence));
+        return Err(code);
+    }
+    let free = freeing(of_graph);
+    let run = move || {
+        // Its own handle, and the one by which it is found.
+        check_idle("cuMemFreeAsync", &block, 2);
+        free();
+    };
+    stream.submit(Vec::new(), run).map(drop)
 }
 
 /// The place that a caller names.

@@ -45,7 +45,7 @@ driver_calls! {
     ) {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
-        stream.submit(Vec::new(), move || semaphores.iter().for_each(|semaphore| semaphore.signal())).map(drop)
+        stream.perform(move || semaphores.iter().for_each(|semaphore| semaphore.signal()))
     }
 
     /// Lets later work of a stream wait for semaphores.
@@ -57,7 +57,7 @@ driver_calls! {
     ) {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
-        stream.submit(Vec::new(), move || semaphores.iter().for_each(|semaphore| semaphore.wait())).map(drop)
+        stream.perform(move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
     }
 
     /// Ends an import.

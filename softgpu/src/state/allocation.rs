@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::device::Charge;
+use super::graph_memory::GraphBlock;
 use super::handle::next_sequence;
 use super::mapping::Mapping;
 use super::memory::Use;
@@ -38,6 +39,8 @@ pub(crate) enum Origin {
     Virtual,
     /// cuIpcOpenMemHandle.
     Ipc,
+    /// cuMemAllocAsync, cuMemAllocFromPoolAsync, while the stream records into a graph.
+    Graph,
 }
 
 /// What holds the bytes.
@@ -62,7 +65,7 @@ impl Storage {
     }
 
     /// The address that the program knows.
-    fn base(&self) -> usize {
+    pub(super) fn base(&self) -> usize {
         match self {
             Storage::Own(mapping) => mapping.base(),
             Storage::Hidden { shown, .. } => shown.base(),
@@ -96,6 +99,8 @@ pub(crate) struct Allocation {
     pub(crate) context: Option<Arc<Context>>,
     /// Its pool, when it has one.
     pub(crate) pool: Option<Arc<Pool>>,
+    /// What a graph knows of it, if one allocates it.
+    pub(crate) graph: Option<Arc<GraphBlock>>,
     /// Flags that it was made with.
     pub(crate) flags: u32,
     /// Where it lies in its pool's file, if the pool has one.
@@ -135,6 +140,7 @@ impl Allocation {
             device: context.device,
             context: Some(context.clone()),
             pool: None,
+            graph: None,
             flags: 0,
             file_offset: None,
             mirror: None,
@@ -161,6 +167,7 @@ impl Allocation {
             device: pool.device,
             context: None,
             pool: Some(pool.clone()),
+            graph: None,
             flags: 0,
             file_offset: None,
             mirror: None,
@@ -182,6 +189,28 @@ impl Allocation {
             device,
             context: None,
             pool: None,
+            graph: None,
+            flags: 0,
+            file_offset: None,
+            mirror: None,
+            notes: Mutex::default(),
+            writers: AtomicUsize::new(0),
+            held: Held { storage, _charge: None, _share: None },
+        }
+    }
+
+    /// A block that a graph allocates, which no context ends.
+    pub(crate) fn of_graph(block: &Arc<GraphBlock>, device: usize, size: usize, storage: Storage) -> Self {
+        Self {
+            sequence: block.sequence,
+            base: block.base,
+            access: storage.access(),
+            size,
+            origin: Origin::Graph,
+            device,
+            context: None,
+            pool: None,
+            graph: Some(block.clone()),
             flags: 0,
             file_offset: None,
             mirror: None,

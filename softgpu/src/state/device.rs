@@ -1,6 +1,7 @@
 //! Devices: who they are, and how much of their memory is taken.
 
 use super::context::Context;
+use super::graph_memory::GraphMemory;
 use super::pool::Pool;
 use super::sync::lock;
 use crate::call::Result;
@@ -18,6 +19,7 @@ pub(crate) struct Device {
     pub(crate) retained: AtomicUsize,
     /// Held while the primary context's life begins or ends.
     pub(crate) turning: Mutex<()>,
+    pub(crate) graph_memory: Arc<GraphMemory>,
     /// The pool that it always has.
     pub(crate) default_pool: (u64, Arc<Pool>),
     /// The pool that cuMemAllocAsync draws from.
@@ -63,6 +65,13 @@ impl Store {
 pub(crate) struct Charge {
     store: Arc<Store>,
     size: u64,
+}
+
+impl Charge {
+    /// In bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
 }
 
 impl Drop for Charge {

@@ -1,5 +1,6 @@
 //! Events: points in streams, with the time at which they passed.
 
+use super::capture::{self, Place};
 use super::context::Context;
 use super::queue::Point;
 use super::shared_event::SharedEvent;
@@ -17,7 +18,17 @@ pub(crate) struct Event {
     pub(crate) context: Arc<Context>,
     pub(crate) timed: bool,
     shared: Option<Arc<SharedEvent>>,
-    last: Mutex<Option<Record>>,
+    last: Mutex<Last>,
+}
+
+/// What it was set to last.
+#[derive(Debug, Default)]
+enum Last {
+    #[default]
+    Never,
+    Stream(Record),
+    /// A place in a capture.
+    Capture(Place),
 }
 
 /// One recording.
@@ -40,6 +51,13 @@ impl Event {
 
     /// Sets the event to a stream's present end.
     pub(crate) fn record(&self, stream: &Stream) -> Result {
+        if capture::enter(stream)? {
+            if self.shared.is_some() {
+                return Err(capture::refuse(stream, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+            }
+            *lock(&self.last) = Last::Capture(capture::place(stream)?);
+            return Ok(());
+        }
         if let Some(shared) = self.shared.clone() {
             let recording = shared.record();
             if stream.is_idle() {
@@ -58,7 +76,7 @@ impl Event {
                 let _ = time.set(Instant::now());
             })?)
         };
-        *lock(&self.last) = Some(Record { point, time });
+        *lock(&self.last) = Last::Stream(Record { point, time });
         Ok(())
     }
 
@@ -83,6 +101,15 @@ impl Event {
 
     /// Lets later work of a stream wait until it has passed, as it was last recorded.
     pub(crate) fn hold(&self, stream: &Stream) -> Result {
+        if let Some(place) = self.place() {
+            return place.join(stream);
+        }
+        if capture::enter(stream)? {
+            // What was recorded outside of the capture cannot be waited for in it; what never was need not be.
+            let never = self.shared.is_none() && matches!(*lock(&self.last), Last::Never);
+            let isolation = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+            return if never { Ok(()) } else { Err(capture::refuse(stream, isolation)) };
+        }
         if let Some(shared) = self.shared.clone() {
             let Some(recording) = shared.pending() else { return Ok(()) };
             let context = stream.context.clone();
@@ -96,11 +123,25 @@ impl Event {
 
     /// What has to pass until the event has; `None` when it has, or was never recorded.
     fn pending(&self) -> Option<Point> {
-        lock(&self.last).as_ref()?.point.clone().filter(|point| !point.passed())
+        match &*lock(&self.last) {
+            Last::Stream(record) => record.point.clone().filter(|point| !point.passed()),
+            Last::Never | Last::Capture(_) => None,
+        }
+    }
+
+    /// Its place in a capture, if it was recorded there last.
+    pub(crate) fn place(&self) -> Option<Place> {
+        match &*lock(&self.last) {
+            Last::Capture(place) => Some(place.clone()),
+            Last::Never | Last::Stream(_) => None,
+        }
     }
 
     fn time(&self) -> Result<Instant> {
-        let last = lock(&self.last).clone().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        let last = match &*lock(&self.last) {
+            Last::Stream(record) => record.clone(),
+            Last::Never | Last::Capture(_) => return Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        };
         if last.point.is_some_and(|point| !point.passed()) {
             return Err(CUresult::CUDA_ERROR_NOT_READY);
         }

@@ -15,6 +15,11 @@ pub(crate) fn next_sequence() -> u64 {
     SEQUENCE.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The handle for a sequence number and a kind: 1 to 15. The low 4 bits are clear, as in an address.
+pub(crate) fn handle_of(tag: u64, sequence: u64) -> u64 {
+    tag << 44 | sequence << 4
+}
+
 /// The live objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
@@ -28,9 +33,9 @@ impl<T> Handles<T> {
         Self { tag, live: RwLock::default() }
     }
 
-    /// The handle for a sequence number. The low 4 bits are clear, as in an address.
+    /// The handle for a sequence number.
     pub(crate) fn handle(&self, sequence: u64) -> u64 {
-        self.tag << 44 | sequence << 4
+        handle_of(self.tag, sequence)
     }
 
     /// Keeps an object under the handle of its sequence number.

@@ -160,7 +160,8 @@ impl Launch {
         }
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or(illegal)?;
         let global = Global::get().map_err(|code| (address, code))?;
-        global.memory.range(address, length, self.context.device, purpose).map_err(|_| illegal)
+        let range = global.memory.range(address, length, self.context.device, purpose).map_err(|_| illegal)?;
+        if range.is_present() { Ok(range) } else { Err(illegal) }
     }
 
     fn work(&self) -> core::result::Result<(), (u64, CUresult)> {

@@ -8,7 +8,7 @@ use crate::misuse::{Misuse, report};
 use cuda_sys::{CUdeviceptr, CUresult};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// The map of all blocks.
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ impl Memory {
             reached = next.base + next.size as u64;
             more.push(next);
         }
-        Ok(Range { address: start, length, block: Some(block), _more: more })
+        Ok(Range { address: start, length, block: Some(block), more })
     }
 
     /// A range anywhere: of a known block, or of the program's own memory.
@@ -153,7 +153,7 @@ impl Memory {
         if let Some(block) = pooled {
             let within = (address - block.base) as usize;
             ensure(length <= block.size - within)?;
-            return Ok(Range { address: block.access + within, length, block: Some(block), _more: Vec::new() });
+            return Ok(Range { address: block.access + within, length, block: Some(block), more: Vec::new() });
         }
         if self.at(address).is_some() || keep::is_dead(address) {
             return self.range(address, length, device, purpose);
@@ -170,7 +170,7 @@ pub(crate) struct Range {
     /// What keeps the bytes there; `None` for the program's own memory.
     pub(crate) block: Option<Arc<Allocation>>,
     /// The mappings that follow it, where the range lies in several.
-    _more: Vec<Arc<Allocation>>,
+    more: Vec<Arc<Allocation>>,
 }
 
 /// Queued work that is still to write a block.
@@ -187,7 +187,7 @@ impl Drop for ToBeWritten {
 impl Range {
     /// A range of the program's own memory.
     pub(crate) fn of_program(address: usize, length: usize) -> Self {
-        Self { address, length, block: None, _more: Vec::new() }
+        Self { address, length, block: None, more: Vec::new() }
     }
 
     /// Reports what the CPU wrote here and did not flush, before a device reads it.
@@ -215,8 +215,57 @@ impl Range {
         }
     }
 
+    /// Fails where a graph's memory is not there yet or no more, as the program's calls see it.
+    pub(crate) fn check_live(&self, call: &'static str) -> Result {
+        let Some(block) = &self.block else { return Ok(()) };
+        let live = block.graph.as_ref().is_none_or(|graph| graph.is_live());
+        if !live {
+            report(Misuse::UseAfterFree, call, block.base, Some(block.sequence));
+        }
+        ensure(live)
+    }
+
+    /// Whether the memory is there, as the work of streams sees it.
+    pub(crate) fn is_present(&self) -> bool {
+        let graph = self.block.as_ref().and_then(|block| block.graph.as_ref());
+        graph.is_none_or(|graph| graph.is_present())
+    }
+
     /// Whether this is the program's memory, which the driver does not know: pageable.
     pub(crate) fn is_pageable(&self) -> bool {
         self.block.is_none()
+    }
+}
+
+/// A range that a graph remembers: it does not keep the bytes there, as no work waits for them.
+#[derive(Debug)]
+pub(crate) struct RangeOfLaunch {
+    address: usize,
+    length: usize,
+    block: Option<Weak<Allocation>>,
+    more: Vec<Weak<Allocation>>,
+}
+
+impl RangeOfLaunch {
+    pub(crate) fn new(range: &Range) -> Self {
+        Self {
+            address: range.address,
+            length: range.length,
+            block: range.block.as_ref().map(Arc::downgrade),
+            more: range.more.iter().map(Arc::downgrade).collect(),
+        }
+    }
+
+    /// The range for one launch. Fails if memory was freed since.
+    pub(crate) fn find(&self) -> Result<Range> {
+        let gone = || {
+            report(Misuse::UseAfterFree, "cuGraphLaunch", self.address as u64, None);
+            CUresult::CUDA_ERROR_INVALID_VALUE
+        };
+        let block = self.block.as_ref().map(|block| block.upgrade().ok_or_else(gone)).transpose()?;
+        let more = self.more.iter().map(|block| block.upgrade().ok_or_else(gone)).collect::<Result<_>>()?;
+        let range = Range { address: self.address, length: self.length, block, more };
+        range.check_live("cuGraphLaunch")?;
+        Ok(range)
     }
 }

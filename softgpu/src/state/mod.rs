@@ -1,10 +1,13 @@
 //! What the driver knows: devices, contexts, streams, events, memory. The shells in `api` are over this.
 
 mod allocation;
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod external;
+pub(crate) mod graph;
+pub(crate) mod graph_memory;
 pub(crate) mod handle;
 pub(crate) mod ipc;
 pub(crate) mod keep;
@@ -32,11 +35,14 @@ use crate::rig;
 use crate::settings::{self, Settings};
 use crate::vkgdr::{Handle as VkgdrHandle, MappedMemory};
 use crate::vulkan::Vulkan;
+use capture::Captures;
 use context::Context;
-use cuda_sys::{CUcontext, CUdevice, CUresult};
+use cuda_sys::{CUcontext, CUdevice, CUmemLocation, CUmemLocationType, CUresult};
 use device::{Device, Store};
 use event::Event;
 use external::ExternalMemory;
+use graph::{Executable, Graph};
+use graph_memory::GraphMemory;
 use handle::{Handles, next_sequence};
 use kernel::{Function, Module};
 use memory::Memory;
@@ -74,6 +80,9 @@ pub(crate) struct Global {
     pub(crate) opened: Mutex<HashMap<u64, u64>>,
     pub(crate) modules: Handles<Module>,
     pub(crate) functions: Handles<Function>,
+    pub(crate) captures: Captures,
+    pub(crate) graphs: Handles<Graph>,
+    pub(crate) executables: Handles<Executable>,
     vulkan: OnceCell<Option<Vulkan>>,
 }
 
@@ -115,12 +124,16 @@ impl Global {
         let contexts = Handles::new(1);
         let pools = Handles::new(5);
         let device = |index| {
+            let of_device =
+                CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: index as CUdevice };
             let sequence = next_sequence();
             let context = Context::new(sequence, contexts.handle(sequence), index, 0, true);
-            let pool = Pool::builtin(index, Place::Device);
+            let pool = Pool::builtin(index, Place::Device, of_device);
             let pool = pools.insert(pool.sequence, pool);
+            let store = Store::new(settings.memory);
             Device {
-                store: Store::new(settings.memory),
+                graph_memory: Arc::new(GraphMemory::new(&store)),
+                store,
                 primary: contexts.insert(sequence, context).1,
                 retained: AtomicUsize::new(0),
                 turning: Mutex::default(),
@@ -147,6 +160,9 @@ impl Global {
             opened: Mutex::default(),
             modules: Handles::new(10),
             functions: Handles::new(11),
+            captures: Captures::default(),
+            graphs: Handles::new(12),
+            executables: Handles::new(13),
             vulkan: OnceCell::new(),
         }
     }
@@ -198,9 +214,13 @@ impl Global {
         let held = |by: &Arc<Context>| Arc::ptr_eq(by, context);
         context.synchronize();
         for stream in self.streams.remove_where(|stream| held(&stream.context)) {
+            capture::forget(self, &stream);
             stream.close();
         }
+        capture::forget_context(self, context);
         context.close();
+        self.executables.remove_where(|executable| held(&executable.context));
+        self.graphs.remove_where(|graph| held(&graph.context));
         self.events.remove_where(|event| held(&event.context));
         self.memory.remove_where(|block| block.context.as_ref().is_some_and(held));
         self.externals.remove_where(|memory| held(&memory.context));

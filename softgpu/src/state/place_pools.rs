@@ -63,7 +63,8 @@ impl Spot {
     fn pools<T>(self, global: &Global, work: impl FnOnce(&mut [Named; 2]) -> T) -> T {
         let mut all = lock(&global.place_pools);
         let pools = all.entry(self).or_insert_with(|| {
-            let pool = Pool::builtin(self.device().unwrap_or(0), self.place());
+            let location = CUmemLocation { type_: CUmemLocationType(self.kind), id: self.id };
+            let pool = Pool::builtin(self.device().unwrap_or(0), self.place(), location);
             let pool = global.pools.insert(pool.sequence, pool);
             [pool.clone(), pool]
         });

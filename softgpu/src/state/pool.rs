@@ -11,6 +11,7 @@ use super::mapping::{Mapping, PAGE};
 use super::memory::{Allocation, Storage};
 use super::sync::lock;
 use crate::call::{Result, ensure};
+use crate::settings::USUAL;
 use cuda_sys::{
     CUmemAccess_flags, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
@@ -37,6 +38,8 @@ pub(crate) struct Pool {
     pub(crate) sequence: u64,
     pub(crate) device: usize,
     pub(crate) place: Place,
+    /// Where it was said to lie.
+    location: CUmemLocation,
     /// A place's own pool, which does not end.
     pub(crate) builtin: bool,
     /// The most that it may hold, in whole steps; 0 for no limit.
@@ -144,11 +147,18 @@ fn reserve(size: u64) -> u64 {
 
 impl Pool {
     /// A pool that a place always has.
-    pub(crate) fn builtin(device: usize, place: Place) -> Self {
-        Self::new(device, place, true, 0, None)
+    pub(crate) fn builtin(device: usize, place: Place, location: CUmemLocation) -> Self {
+        Self::new(device, place, location, true, 0, None)
     }
 
-    fn new(device: usize, place: Place, builtin: bool, limit: u64, shared: Option<Shared>) -> Self {
+    fn new(
+        device: usize,
+        place: Place,
+        location: CUmemLocation,
+        builtin: bool,
+        limit: u64,
+        shared: Option<Shared>,
+    ) -> Self {
         let account = Account {
             used: 0,
             used_high: 0,
@@ -159,7 +169,16 @@ impl Pool {
             reuse: [1; 3],
             access: HashMap::new(),
         };
-        Self { sequence: next_sequence(), device, place, builtin, limit, account: Mutex::new(account), shared }
+        Self {
+            sequence: next_sequence(),
+            device,
+            place,
+            location,
+            builtin,
+            limit,
+            account: Mutex::new(account),
+            shared,
+        }
     }
 
     /// Makes the pool that the properties describe.
@@ -197,7 +216,7 @@ impl Pool {
         } else {
             None
         };
-        let pool = Self::new(device, place, false, steps(props.maxSize as u64), shared);
+        let pool = Self::new(device, place, props.location, false, steps(props.maxSize as u64), shared);
         Ok(global.pools.insert(pool.sequence, pool).0)
     }
 
@@ -225,7 +244,12 @@ impl Pool {
         }
         let place = if host == "1" { Place::Host } else { Place::Device };
         let own = file.try_clone_to_owned().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
-        let pool = Self::new(device, place, false, 0, Some(Shared::new(own, true)?));
+        let kind = match place {
+            Place::Host => CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA,
+            _ => CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        };
+        let location = CUmemLocation { type_: kind, id: device as i32 };
+        let pool = Self::new(device, place, location, false, 0, Some(Shared::new(own, true)?));
         Ok(global.pools.insert(pool.sequence, pool).0)
     }
 
@@ -374,6 +398,30 @@ impl Pool {
             CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => Attribute::Size(account.used),
             CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => Attribute::Size(account.used_high),
             CUmemPool_attribute(which @ 1..=3) => Attribute::Switch(account.reuse[which as usize - 1]),
+            // What CUDA 13.0 does not know.
+            _ if Global::get()?.settings.version > USUAL => self.property(attribute)?,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+
+    /// What the pool was made with.
+    fn property(&self, attribute: CUmemPool_attribute) -> Result<Attribute> {
+        let kind = if self.is_managed() {
+            CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED
+        } else {
+            CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
+        };
+        let handles = match &self.shared {
+            Some(_) => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            None => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        };
+        Ok(match attribute {
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_ALLOCATION_TYPE => Attribute::Switch(kind.0 as i32),
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES => Attribute::Switch(handles.0 as i32),
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_LOCATION_ID => Attribute::Switch(self.location.id),
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_LOCATION_TYPE => Attribute::Switch(self.location.type_.0 as i32),
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_MAX_POOL_SIZE => Attribute::Size(self.limit),
+            CUmemPool_attribute::CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED => Attribute::Switch(0),
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         })
     }
@@ -398,7 +446,7 @@ impl Pool {
     }
 }
 
-/// The value of a pool's attribute.
+/// The value of a pool's attribute: a size, or a 32-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attribute {
     Size(u64),

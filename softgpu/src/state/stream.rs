@@ -1,8 +1,11 @@
 //! Streams and what can be put on them.
 
 use super::Global;
+use super::capture;
 use super::context::{Context, Role, current};
+use super::graph::Work;
 use super::handle::next_sequence;
+use super::memory::Range;
 use super::queue::{Point, Queue};
 use crate::call::Result;
 use cuda_sys::{CUresult, CUstream, CUstream_flags};
@@ -67,8 +70,38 @@ impl Stream {
         }
     }
 
-    /// Adds work after all earlier work of this stream, and after `points`.
+    /// What tells it from every other stream that lives.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.queue).addr()
+    }
+
+    /// Gives it work: it is done after all earlier work, or recorded to be done at each launch.
+    pub(crate) fn perform(&self, run: impl Fn() + Send + Sync + 'static) -> Result {
+        if capture::enter(self)? {
+            return capture::add(self, Work::plain(run));
+        }
+        self.push(Vec::new(), run).map(drop)
+    }
+
+    /// Gives it work on a range of memory, as [`perform`](Self::perform).
+    pub(crate) fn perform_on(&self, range: Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Result {
+        if capture::enter(self)? {
+            return capture::add(self, Work::on(&range, run));
+        }
+        range.check_live("a call")?;
+        self.push(Vec::new(), move || run(&range)).map(drop)
+    }
+
+    /// Gives it work that cannot be recorded.
     pub(crate) fn submit(&self, points: Vec<Point>, run: impl FnOnce() + Send + 'static) -> Result<Point> {
+        if capture::enter(self)? {
+            return Err(capture::refuse(self, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+        }
+        self.push(points, run)
+    }
+
+    /// Adds work after all earlier work of this stream, and after `points`.
+    pub(super) fn push(&self, points: Vec<Point>, run: impl FnOnce() + Send + 'static) -> Result<Point> {
         let mut after = self.context.before(self.role);
         after.extend(points);
         self.queue.push(after, Box::new(run))

@@ -1,8 +1,10 @@
 //! Copies and fills: what the copy engines of a device would do.
 
 use super::Global;
+use super::capture;
 use super::context::current;
-use super::memory::Range;
+use super::graph::Work;
+use super::memory::{Range, RangeOfLaunch};
 use super::stream::Stream;
 use crate::call::Result;
 use cuda_sys::CUstream;
@@ -56,7 +58,11 @@ impl Copy {
 
     /// Does the copy now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
-        current(Global::get()?)?.wait_legacy();
+        let context = current(Global::get()?)?;
+        capture::check_synchronous(&context)?;
+        self.from.range.check_live("a copy")?;
+        self.to.range.check_live("a copy")?;
+        context.wait_legacy();
         self.from.range.check_waited("a copy");
         self.to.range.check_waited("a copy");
         self.run();
@@ -67,6 +73,11 @@ impl Copy {
     /// source is read at once, and a pageable destination is written before the call returns.
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
+        if capture::enter(&stream)? {
+            return capture::add(&stream, self.recorded());
+        }
+        self.from.range.check_live("a copy")?;
+        self.to.range.check_live("a copy")?;
         let wait = self.to.range.is_pageable();
         let writes = self.to.range.to_be_written();
         if self.from.range.is_pageable() && !wait {
@@ -90,6 +101,22 @@ impl Copy {
             point.wait();
         }
         Ok(())
+    }
+
+    /// The copy as a graph does it: pageable memory too is touched at each launch.
+    fn recorded(self) -> Work {
+        let ranges = [RangeOfLaunch::new(&self.to.range), RangeOfLaunch::new(&self.from.range)];
+        let ([to_pitch, from_pitch], rows) = ([self.to.pitch, self.from.pitch], self.rows);
+        Work::Again(Box::new(move || {
+            let [to, from] = &ranges;
+            let to = Side { range: to.find()?, pitch: to_pitch };
+            let copy = Copy { to, from: Side { range: from.find()?, pitch: from_pitch }, rows };
+            let writes = copy.to.range.to_be_written();
+            Ok(Box::new(move || {
+                copy.run();
+                drop(writes);
+            }))
+        }))
     }
 
     /// The source's bytes, row after row.
@@ -150,7 +177,10 @@ impl Fill {
 
     /// Fills now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
-        current(Global::get()?)?.wait_legacy();
+        let context = current(Global::get()?)?;
+        capture::check_synchronous(&context)?;
+        self.to.range.check_live("a fill")?;
+        context.wait_legacy();
         self.to.range.check_waited("a fill");
         self.run();
         Ok(())
@@ -158,12 +188,29 @@ impl Fill {
 
     /// Fills in stream order.
     pub(crate) fn queued(self, stream: CUstream) -> Result {
+        let stream = Stream::find(Global::get()?, stream)?;
+        if capture::enter(&stream)? {
+            return capture::add(&stream, self.recorded());
+        }
+        self.to.range.check_live("a fill")?;
         let writes = self.to.range.to_be_written();
         let run = move || {
             self.run();
             drop(writes);
         };
-        Stream::find(Global::get()?, stream)?.submit(Vec::new(), run)?;
-        Ok(())
+        stream.submit(Vec::new(), run).map(drop)
+    }
+
+    /// The fill as a graph does it.
+    fn recorded(self) -> Work {
+        let (range, pitch, rows, word) = (RangeOfLaunch::new(&self.to.range), self.to.pitch, self.rows, self.word);
+        Work::Again(Box::new(move || {
+            let fill = Fill { to: Side { range: range.find()?, pitch }, rows, word };
+            let writes = fill.to.range.to_be_written();
+            Ok(Box::new(move || {
+                fill.run();
+                drop(writes);
+            }))
+        }))
     }
 }

@@ -1,6 +1,8 @@
 //! What the tests share: a fresh simulated machine, driven through the table as any program does.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub mod graphs;
+
 use cuda_sys::{CUcontext, CUdeviceptr, CUresult, CUstream, Driver};
 use softgpu::Settings;
 use std::ffi::c_void;

@@ -1,0 +1,178 @@
+//! Captures, and the graphs that they give.
+
+use super::{ExecutableGraph, GraphOptions};
+use crate::error::{Error, call};
+use crate::{Context, Result, Stream};
+use core::fmt;
+use core::ptr;
+use cuda_sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+
+/// To which threads a capture forbids calls that it would not notice, such as plain allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// To all threads.
+    #[default]
+    Global,
+    /// To the thread that captures.
+    ThreadLocal,
+    /// To none. The caller knows that no such call belongs to the captured work.
+    Relaxed,
+}
+
+impl CaptureMode {
+    fn raw(self) -> CUstreamCaptureMode {
+        match self {
+            CaptureMode::Global => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+            CaptureMode::ThreadLocal => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            CaptureMode::Relaxed => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+        }
+    }
+}
+
+impl Stream {
+    /// Whether what the stream is given now is recorded; also when the capture was lost and has not ended yet.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: it is the legacy default stream, and a blocking stream of the context captures.
+    #[doc(alias = "cuStreamIsCapturing")]
+    pub fn is_capturing(&self) -> Result<bool> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: `status` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Records what `record` gives the stream, in place of doing it.
+    ///
+    /// Another stream takes part once it waits for an event that was recorded here ([`join`](Self::join)), and must be
+    /// joined again before the end. The capture ends on every path, also when `record` fails or panics; the graph is
+    /// given only if it succeeds.
+    ///
+    /// Nothing is done here, so nothing has to outlive this call; what the work uses has to live at each
+    /// [launch](ExecutableGraph::launch). Memory that is told of captured work (`record_use`) is told of no work that
+    /// can be waited for: its next wait is an error.
+    ///
+    /// # Errors
+    ///
+    /// What `record` gives; or the driver refuses: a stream that captures already, the legacy default stream; or the
+    /// capture was lost by a call that may not be made meanwhile (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED), or another
+    /// stream was not joined again (CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
+    #[doc(alias = "cuStreamBeginCapture")]
+    #[doc(alias = "cuStreamEndCapture")]
+    pub fn capture(&self, mode: CaptureMode, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        // SAFETY: the stream lives; `Capture` ends what begins here.
+        unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) }?;
+        let capture = Capture { stream: self, open: true };
+        record(self)?;
+        capture.end()
+    }
+}
+
+/// A capture that goes on. It is ended on the thread that began it, as the driver wants it.
+struct Capture<'stream> {
+    stream: &'stream Stream,
+    open: bool,
+}
+
+impl Capture<'_> {
+    fn end(mut self) -> Result<Graph> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<Graph> {
+        self.open = false;
+        let context = self.stream.context();
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) }?;
+        Ok(Graph { context: context.clone(), raw })
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.open {
+            return;
+        }
+        // Given up: what was recorded is dropped. That the capture was lost is what its caller was told already.
+        let lost = |error: &Error| error.driver_code().is_some_and(is_of_capture);
+        if let Err(error) = self.finish()
+            && !lost(&error)
+            && !error.is_teardown()
+        {
+            self.stream.context().drop_errors().push("ending a capture", error);
+        }
+    }
+}
+
+/// Whether a code says that a capture broke its rules.
+fn is_of_capture(code: CUresult) -> bool {
+    matches!(code, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED | CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+}
+
+/// Captured work. It may be handed to another thread, and is used by one at a time, as the driver wants it.
+pub struct Graph {
+    context: Context,
+    raw: CUgraph,
+}
+
+// SAFETY: a CUgraph belongs to no thread; only calls at the same time are forbidden, and this type is not Sync.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Makes the graph ready for launches. The result does not need the graph any more.
+    ///
+    /// A graph that allocates or frees memory has at most one executable graph at a time.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: there is an executable graph already, and the graph has memory; or memory is short.
+    #[doc(alias = "cuGraphInstantiate")]
+    pub fn instantiate(&self, options: GraphOptions) -> Result<ExecutableGraph> {
+        ExecutableGraph::new(self, options)
+    }
+
+    /// How many pieces of work it has.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuGraphGetNodes")]
+    pub fn node_count(&self) -> Result<usize> {
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let mut count = 0;
+        // SAFETY: `count` is writable, and no nodes are asked for.
+        unsafe { call!(cuda.cuGraphGetNodes(self.raw, ptr::null_mut(), &mut count)) }?;
+        Ok(count)
+    }
+
+    /// The context of the stream that captured it.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle. It lives as long as this value.
+    pub fn raw(&self) -> CUgraph {
+        self.raw
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _teardown = self.context.driver().teardown();
+        self.context.end("destroying a graph", |cuda| {
+            // SAFETY: ours; what was made of it keeps what it needs.
+            unsafe { call!(cuda.cuGraphDestroy(self.raw)) }
+        });
+    }
+}

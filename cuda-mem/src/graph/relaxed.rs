@@ -1,0 +1,68 @@
+//! Calls beside captures.
+
+use crate::error::call;
+use crate::{Driver, Result};
+use core::fmt;
+use core::marker::PhantomData;
+use cuda_sys::CUstreamCaptureMode;
+
+/// While this lives, captures neither refuse calls of this thread nor are lost by them. It stays on its thread.
+///
+/// For calls that do not belong to captured work, such as allocations that a library makes for itself.
+///
+/// ```
+/// use cuda_mem::graph::{CaptureMode, RelaxedCalls};
+/// # use cuda_mem::{Driver, MappedResource, Stream};
+/// # let driver = Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let stream = Stream::new(&context)?;
+/// let graph = stream.capture(CaptureMode::Global, |_| {
+///     let _relaxed = RelaxedCalls::begin(&driver)?;
+///     context.memory_info().map(drop)
+/// })?;
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[must_use = "calls are relaxed only while the guard lives"]
+pub struct RelaxedCalls<'driver> {
+    driver: &'driver Driver,
+    before: CUstreamCaptureMode,
+    /// The mode belongs to a thread.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl<'driver> RelaxedCalls<'driver> {
+    /// Relaxes the calls of this thread.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuThreadExchangeStreamCaptureMode")]
+    pub fn begin(driver: &'driver Driver) -> Result<Self> {
+        let before = exchange(driver, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+        Ok(Self { driver, before, on_this_thread: PhantomData })
+    }
+}
+
+/// Sets this thread's mode; gives the one before.
+fn exchange(driver: &Driver, mut mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode> {
+    let cuda = driver.raw();
+    // SAFETY: `mode` is writable, and holds a mode.
+    unsafe { call!(cuda.cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+    Ok(mode)
+}
+
+impl fmt::Debug for RelaxedCalls<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelaxedCalls").field("before", &self.before).finish_non_exhaustive()
+    }
+}
+
+impl Drop for RelaxedCalls<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = exchange(self.driver, self.before)
+            && !error.is_teardown()
+        {
+            self.driver.drop_errors().push("setting the capture mode back", error);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Stream capture: streams that record what they are given into a graph.
+
+use super::Global;
+use super::context::{Context, Role};
+use super::graph::{Allocated, Graph, Work};
+use super::graph_memory::GraphBlock;
+use super::handle::next_sequence;
+use super::stream::Stream;
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use cuda_sys::{CUresult, CUstreamCaptureMode};
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+/// All captures that go on.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    /// How many streams record: mostly none, and then nothing else is looked at.
+    count: AtomicUsize,
+    /// The streams that record, by their queues.
+    members: Mutex<Members>,
+}
+
+type Members = HashMap<usize, Member>;
+
+/// A stream that records.
+#[derive(Debug)]
+struct Member {
+    /// Holds the queue, so that no other gets its key.
+    stream: Stream,
+    capture: Arc<Capture>,
+    /// The nodes that the next one comes after.
+    tips: Vec<usize>,
+    /// The same as handles, as the program was shown them last.
+    shown: Box<[usize]>,
+}
+
+/// A capture.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    id: u64,
+    /// The stream that it began with.
+    origin: usize,
+    mode: CUstreamCaptureMode,
+    thread: ThreadId,
+    graph: Arc<Graph>,
+    handle: u64,
+    invalid: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// What an event that was recorded in a capture stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    capture: Arc<Capture>,
+    tips: Vec<usize>,
+}
+
+/// What a program is told of a stream's capture.
+pub(crate) enum Status {
+    None,
+    Invalid,
+    Active {
+        id: u64,
+        graph: u64,
+        /// Lives until the stream's next call.
+        nodes: *const usize,
+        count: usize,
+    },
+}
+
+thread_local! {
+    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
+}
+
+/// Swaps the calling thread's mode. An unknown mode is taken too, as by the driver.
+pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
+    MODE.with(|kept| kept.replace(mode))
+}
+
+impl Capture {
+    fn invalidate(&self) {
+        self.invalid.store(true, Ordering::Release);
+    }
+
+    fn is_invalid(&self) -> bool {
+        self.invalid.load(Ordering::Acquire)
+    }
+
+    /// Whether it forbids unsafe calls to a thread of a mode.
+    fn forbids(&self, thread: ThreadId, mode: CUstreamCaptureMode) -> bool {
+        match mode {
+            CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED => false,
+            _ if self.thread == thread => self.mode != CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+            CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => false,
+            _ => self.mode == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+        }
+    }
+}
+
+impl Captures {
+    /// The streams that record; `None`, quickly, if there are none.
+    fn members(&self) -> Option<MutexGuard<'_, Members>> {
+        (self.count.load(Ordering::Acquire) > 0).then(|| lock(&self.members))
+    }
+
+    fn insert(&self, members: &mut Members, member: Member) {
+        members.insert(member.stream.key(), member);
+        self.count.store(members.len(), Ordering::Release);
+    }
+
+    /// Takes out every stream of a capture.
+    fn end(&self, members: &mut Members, capture: &Arc<Capture>) {
+        capture.ended.store(true, Ordering::Release);
+        members.retain(|_, member| !Arc::ptr_eq(&member.capture, capture));
+        self.count.store(members.len(), Ordering::Release);
+    }
+}
+
+/// Lets a stream record.
+pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode) -> Result {
+    ensure(mode.0 <= CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
+    if stream.role == Role::Legacy {
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    let mut members = lock(&global.captures.members);
+    if members.contains_key(&stream.key()) {
+        return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
+    }
+    let (handle, graph) = Graph::make(global, &stream.context);
+    let capture = Arc::new(Capture {
+        id: next_sequence(),
+        origin: stream.key(),
+        mode,
+        thread: std::thread::current().id(),
+        graph,
+        handle,
+        invalid: AtomicBool::new(false),
+        ended: AtomicBool::new(false),
+    });
+    let member = Member { stream: stream.clone(), capture, tips: Vec::new(), shown: Box::default() };
+    global.captures.insert(&mut members, member);
+    Ok(())
+}
+
+/// Ends a capture on the stream that it began with; gives the graph's handle.
+pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
+    let mut members = lock(&global.captures.members);
+    let member = members.get(&stream.key()).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+    let (capture, tips) = (member.capture.clone(), member.tips.clone());
+    if capture.origin != stream.key() {
+        capture.invalidate();
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    }
+    let relaxed = capture.mode == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    if !relaxed && capture.thread != std::thread::current().id() {
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    }
+    global.captures.end(&mut members, &capture);
+    drop(members);
+    let failure = if capture.is_invalid() {
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+    } else if !reaches_all(&capture.graph, tips) {
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+    } else {
+        return Ok(capture.handle);
+    };
+    global.graphs.remove(capture.handle);
+    Err(failure)
+}
+
+/// Whether every node lies before one of some nodes, or is one.
+fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
+    let nodes = graph.nodes();
+    let (mut seen, mut left) = (HashSet::new(), tips);
+    while let Some(place) = left.pop() {
+        if seen.insert(place) {
+            left.extend(&nodes[place].after);
+        }
+    }
+    seen.len() == nodes.len()
+}
+
+/// What a stream's capture is. The legacy stream cannot be asked while a stream records that it waits for.
+pub(crate) fn status(global: &Global, stream: &Stream) -> Result<Status> {
+    let Some(mut members) = global.captures.members() else { return Ok(Status::None) };
+    if stream.role == Role::Legacy {
+        let implied = members.values().any(|member| waits_for(&stream.context, member));
+        return if implied { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(Status::None) };
+    }
+    let Some(member) = members.get_mut(&stream.key()) else { return Ok(Status::None) };
+    if member.capture.is_invalid() {
+        return Ok(Status::Invalid);
+    }
+    let nodes = member.capture.graph.nodes();
+    member.shown = member.tips.iter().map(|place| nodes[*place].handle()).collect();
+    let capture = &member.capture;
+    let (nodes, count) = (member.shown.as_ptr(), member.shown.len());
+    Ok(Status::Active { id: capture.id, graph: capture.handle, nodes, count })
+}
+
+/// Whether the legacy default stream of a context waits for a stream.
+fn waits_for(context: &Arc<Context>, member: &Member) -> bool {
+    member.stream.role == Role::Blocking && Arc::ptr_eq(&member.stream.context, context)
+}
+
+/// Invalidates the captures that `select` names; whether there are any.
+fn invalidate(members: &Members, select: impl Fn(&Member) -> bool) -> bool {
+    let mut any = false;
+    for member in members.values().filter(|member| select(member)) {
+        member.capture.invalidate();
+        any = true;
+    }
+    any
+}
+
+/// Whether what a stream is given now is to be recorded. Fails where it may be neither done nor recorded.
+#[inline]
+pub(crate) fn enter(stream: &Stream) -> Result<bool> {
+    let Some(members) = Global::get()?.captures.members() else { return Ok(false) };
+    if stream.role == Role::Legacy {
+        return legacy(&members, &stream.context).map(|()| false);
+    }
+    match members.get(&stream.key()) {
+        None => Ok(false),
+        Some(member) if member.capture.is_invalid() => Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+        Some(_) => Ok(true),
+    }
+}
+
+/// The legacy default stream would wait for streams that record: that loses their captures.
+fn legacy(members: &Members, context: &Arc<Context>) -> Result {
+    let implied = invalidate(members, |member| waits_for(context, member));
+    if implied { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
+}
+
+/// Loses a stream's capture by a call that cannot be recorded; gives the code back.
+pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
+    if let Ok(global) = Global::get()
+        && let Some(members) = global.captures.members()
+    {
+        invalidate(&members, |member| member.stream.key() == stream.key());
+    }
+    code
+}
+
+/// Refuses a call that waits for, or asks about, the work of a stream that records.
+pub(crate) fn check_settled(stream: &Stream) -> Result {
+    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
+    if stream.role == Role::Legacy {
+        legacy(&members, &stream.context)?;
+    } else if invalidate(&members, |member| member.stream.key() == stream.key()) {
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    forbid(&members)
+}
+
+/// Refuses a call that waits for all work of a context while a stream of it records.
+pub(crate) fn check_context(context: &Arc<Context>) -> Result {
+    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
+    if invalidate(&members, |member| Arc::ptr_eq(&member.stream.context, context)) {
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    forbid(&members)
+}
+
+/// Refuses a call that works at once, after the legacy default stream.
+pub(crate) fn check_synchronous(context: &Arc<Context>) -> Result {
+    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
+    legacy(&members, context)?;
+    forbid(&members)
+}
+
+/// Refuses a call that captures may forbid to this thread: one that they would not notice, or that waits for them.
+#[inline]
+pub(crate) fn check_unsafe(global: &Global) -> Result {
+    global.captures.members().map_or(Ok(()), |members| forbid(&members))
+}
+
+fn forbid(members: &Members) -> Result {
+    let (thread, mode) = (std::thread::current().id(), MODE.with(Cell::get));
+    let forbidden = invalidate(members, |member| member.capture.forbids(thread, mode));
+    if forbidden { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+}
+
+/// Records work of a stream.
+pub(crate) fn add(stream: &Stream, work: Work) -> Result {
+    let mut members = lock(&Global::get()?.captures.members);
+    let member = members.get_mut(&stream.key()).ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
+    let place = member.capture.graph.add(std::mem::take(&mut member.tips), work);
+    member.tips.push(place);
+    Ok(())
+}
+
+/// Records an allocation; gives the address.
+pub(crate) fn allocate(global: &Global, stream: &Stream, device: usize, size: usize) -> Result<u64> {
+    let block = GraphBlock::make(global, device, size)?;
+    let base = block.base;
+    add(stream, Work::Allocate(Allocated(block)))?;
+    Ok(base)
+}
+
+/// Records a free, of which a graph has one for a block.
+pub(crate) fn free(global: &Global, stream: &Stream, block: Arc<GraphBlock>) -> Result {
+    let graph = lock(&global.captures.members).get(&stream.key()).map(|member| member.capture.graph.clone());
+    let graph = graph.ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
+    ensure(!graph.frees(&block))?;
+    add(stream, Work::Free(block))
+}
+
+/// Where a stream's capture has got to.
+pub(crate) fn place(stream: &Stream) -> Result<Place> {
+    let members = lock(&Global::get()?.captures.members);
+    let member = members.get(&stream.key()).ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
+    Ok(Place { capture: member.capture.clone(), tips: member.tips.clone() })
+}
+
+impl Place {
+    /// Lets what a stream is given from now on come after this place: the stream joins the capture.
+    pub(crate) fn join(&self, stream: &Stream) -> Result {
+        let captures = &Global::get()?.captures;
+        let mut members = lock(&captures.members);
+        let mine = |member: &Member| Arc::ptr_eq(&member.capture, &self.capture);
+        if self.capture.ended.load(Ordering::Acquire) {
+            invalidate(&members, |member| member.stream.key() == stream.key());
+            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+        }
+        if self.capture.is_invalid() {
+            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
+        if stream.role == Role::Legacy {
+            self.capture.invalidate();
+            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        }
+        match members.get_mut(&stream.key()) {
+            Some(member) if mine(member) => {
+                let fresh: Vec<_> = self.tips.iter().filter(|tip| !member.tips.contains(tip)).copied().collect();
+                member.tips.extend(fresh);
+            }
+            Some(member) => {
+                member.capture.invalidate();
+                self.capture.invalidate();
+                return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE);
+            }
+            None => {
+                let (stream, capture) = (stream.clone(), self.capture.clone());
+                captures
+                    .insert(&mut members, Member { stream, capture, tips: self.tips.clone(), shown: Box::default() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The code of a call that asks whether this place has passed: it never does, and asking loses the capture.
+    pub(crate) fn asked(&self) -> CUresult {
+        self.capture.invalidate();
+        CUresult::CUDA_ERROR_CAPTURED_EVENT
+    }
+}
+
+/// Whether a graph is still being recorded: then the program does not own it.
+pub(crate) fn is_recording(global: &Global, graph: &Arc<Graph>) -> bool {
+    let members = global.captures.members();
+    members.is_some_and(|members| members.values().any(|member| Arc::ptr_eq(&member.capture.graph, graph)))
+}
+
+/// Ends what the default streams of a context that ends recorded.
+pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
+    let streams: Vec<_> = match global.captures.members() {
+        Some(members) => members.values().map(|member| member.stream.clone()).collect(),
+        None => return,
+    };
+    streams.iter().filter(|stream| Arc::ptr_eq(&stream.context, context)).for_each(|stream| forget(global, stream));
+}
+
+/// Ends what a destroyed stream recorded: nobody can end it any more if it began there.
+pub(crate) fn forget(global: &Global, stream: &Stream) {
+    let captures = &global.captures;
+    let Some(mut members) = captures.members() else { return };
+    let Some(capture) = members.get(&stream.key()).map(|member| member.capture.clone()) else { return };
+    capture.invalidate();
+    if capture.origin == stream.key() {
+        captures.end(&mut members, &capture);
+        drop(members);
+        global.graphs.remove(capture.handle);
+    } else {
+        members.remove(&stream.key());
+        captures.count.store(members.len(), Ordering::Release);
+    }
+}

@@ -1,0 +1,246 @@
+//! Graphs of work: what a captured stream was given, done anew at each launch.
+
+use super::Global;
+use super::capture;
+use super::context::Context;
+use super::graph_memory::GraphBlock;
+use super::handle::{handle_of, next_sequence};
+use super::memory::{Range, RangeOfLaunch};
+use super::queue::Point;
+use super::stream::Stream;
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use crate::misuse::{Misuse, report};
+use cuda_sys::{CUgraphInstantiate_flags, CUresult};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// One run of a piece of work.
+pub(crate) type Run = Box<dyn FnOnce() + Send>;
+
+/// What a node does.
+pub(crate) enum Work {
+    /// Readies a run; an error where memory that it uses is gone.
+    Again(Box<dyn Fn() -> Result<Run> + Send + Sync>),
+    /// Lets a block have memory.
+    Allocate(Allocated),
+    /// Takes a block's memory back.
+    Free(Arc<GraphBlock>),
+}
+
+/// A block of a graph's own: it goes with the node.
+pub(crate) struct Allocated(pub(crate) Arc<GraphBlock>);
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl Work {
+    /// Work that needs no memory to be held for it.
+    pub(crate) fn plain(run: impl Fn() + Send + Sync + 'static) -> Self {
+        let run = Arc::new(run);
+        Self::Again(Box::new(move || {
+            let run = run.clone();
+            Ok(Box::new(move || run()))
+        }))
+    }
+
+    /// Work on a range of memory, which each launch finds anew.
+    pub(crate) fn on(range: &Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Self {
+        let (range, run) = (RangeOfLaunch::new(range), Arc::new(run));
+        Self::Again(Box::new(move || {
+            let (range, run) = (range.find()?, run.clone());
+            Ok(Box::new(move || run(&range)))
+        }))
+    }
+
+    fn is_of_memory(&self) -> bool {
+        !matches!(self, Work::Again(_))
+    }
+}
+
+/// The kind of a node's handle.
+const NODE: u64 = 14;
+
+/// A node.
+pub(crate) struct Node {
+    /// Its handle is made of this; no node is ever looked up by it.
+    pub(crate) sequence: u64,
+    /// The nodes before it, by their places. Places grow along every edge.
+    pub(crate) after: Vec<usize>,
+    work: Work,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("sequence", &self.sequence).field("after", &self.after).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    pub(crate) fn handle(&self) -> usize {
+        handle_of(NODE, self.sequence) as usize
+    }
+}
+
+/// A graph.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    nodes: Mutex<Vec<Arc<Node>>>,
+    /// Whether an executable graph was made of it, which has not ended; looked at only where there is memory.
+    instantiated: Arc<AtomicBool>,
+}
+
+impl Graph {
+    /// An empty graph and its handle.
+    pub(crate) fn make(global: &Global, context: &Arc<Context>) -> (u64, Arc<Self>) {
+        let sequence = next_sequence();
+        let graph = Self { sequence, context: context.clone(), nodes: Mutex::default(), instantiated: Arc::default() };
+        global.graphs.insert(sequence, graph)
+    }
+
+    /// Adds a node; gives its place.
+    pub(super) fn add(&self, after: Vec<usize>, work: Work) -> usize {
+        let mut nodes = lock(&self.nodes);
+        nodes.push(Arc::new(Node { sequence: next_sequence(), after, work }));
+        nodes.len() - 1
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        lock(&self.nodes).clone()
+    }
+
+    /// Whether a node frees a block.
+    pub(super) fn frees(&self, block: &Arc<GraphBlock>) -> bool {
+        lock(&self.nodes).iter().any(|node| matches!(&node.work, Work::Free(freed) if Arc::ptr_eq(freed, block)))
+    }
+
+    /// Makes an executable graph. Where there is memory, there may be one at a time.
+    pub(crate) fn instantiate(&self, global: &Global, flags: u64) -> Result<u64> {
+        let auto_free = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.0);
+        let priorities = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0);
+        ensure(flags & !(auto_free | priorities) == 0)?;
+        let nodes = self.nodes();
+        let single = nodes.iter().any(|node| node.work.is_of_memory()).then(|| self.instantiated.clone());
+        if let Some(taken) = &single {
+            ensure(!taken.swap(true, Ordering::AcqRel))?;
+        }
+        let sequence = next_sequence();
+        let executable = Executable {
+            sequence,
+            context: self.context.clone(),
+            nodes,
+            single,
+            auto_free: flags & auto_free != 0,
+            last: Mutex::default(),
+        };
+        Ok(global.executables.insert(sequence, executable).0)
+    }
+}
+
+/// An executable graph.
+#[derive(Debug)]
+pub(crate) struct Executable {
+    pub(crate) sequence: u64,
+    pub(crate) context: Arc<Context>,
+    nodes: Vec<Arc<Node>>,
+    /// The mark that its graph has one, if it may have only one.
+    single: Option<Arc<AtomicBool>>,
+    auto_free: bool,
+    /// The end of the last launch: the next one waits for it.
+    last: Mutex<Option<Point>>,
+}
+
+impl Executable {
+    /// Ends it; a launch goes on to the end.
+    pub(crate) fn end(&self) {
+        if let Some(taken) = &self.single {
+            taken.store(false, Ordering::Release);
+        }
+    }
+
+    /// Gives a stream the work of all nodes, or adds it to what the stream records, as one node.
+    pub(crate) fn launch(self: &Arc<Self>, stream: &Stream) -> Result {
+        if capture::enter(stream)? {
+            if self.nodes.iter().any(|node| node.work.is_of_memory()) {
+                return Err(capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED));
+            }
+            let this = self.clone();
+            return capture::add(
+                stream,
+                Work::Again(Box::new(move || {
+                    let runs = this.ready();
+                    Ok(Box::new(move || runs.into_iter().for_each(|run| run())))
+                })),
+            );
+        }
+        let mut last = lock(&self.last);
+        let live: Vec<_> = self.allocations().filter(|block| block.is_live()).cloned().collect();
+        ensure(self.auto_free || live.is_empty())?;
+        self.hold()?;
+        let mut runs: Vec<Run> = live.into_iter().map(freeing).collect();
+        runs.extend(self.ready());
+        // What the launch uses lives to its end.
+        let this = self.clone();
+        runs.push(Box::new(move || drop(this)));
+        for run in runs {
+            *last = Some(stream.push(last.iter().cloned().collect(), run)?);
+        }
+        Ok(())
+    }
+
+    fn allocations(&self) -> impl Iterator<Item = &Arc<GraphBlock>> {
+        self.nodes.iter().filter_map(|node| match &node.work {
+            Work::Allocate(Allocated(block)) => Some(block),
+            _ => None,
+        })
+    }
+
+    /// Takes memory for every block, or for none.
+    fn hold(&self) -> Result {
+        for (count, block) in self.allocations().enumerate() {
+            if let Err(code) = block.hold() {
+                self.allocations().take(count).for_each(|block| block.release());
+                return Err(code);
+            }
+        }
+        Ok(())
+    }
+
+    /// One run of every node, each after those that it depends on.
+    fn ready(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for node in &self.nodes {
+            match &node.work {
+                Work::Again(ready) => match ready() {
+                    Ok(run) => runs.push(run),
+                    // A device would touch an address where nothing is.
+                    Err(_) => self.context.fail(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
+                },
+                Work::Allocate(Allocated(block)) => {
+                    block.enliven();
+                    let block = block.clone();
+                    runs.push(Box::new(move || block.set_present(true)));
+                }
+                Work::Free(block) if block.retire().is_ok() => runs.push(freeing(block.clone())),
+                Work::Free(block) => {
+                    report(Misuse::DoubleFree, "cuGraphLaunch", block.base, Some(block.sequence));
+                }
+            }
+        }
+        runs
+    }
+}
+
+/// Takes a block's memory back, when a stream gets there.
+pub(crate) fn freeing(block: Arc<GraphBlock>) -> Run {
+    Box::new(move || {
+        block.set_present(false);
+        block.release();
+    })
+}

@@ -1,0 +1,217 @@
+//! Memory that graphs allocate: addresses fixed when a stream is captured, memory from launch to free.
+//!
+//! A block's address is known from the capture until the graph and all that was made of it have ended. It is live from
+//! a launch until it is freed, in the order in which the program makes its calls; it is there for kernels in the order
+//! in which streams do their work. Memory that is freed stays with the device's graphs until it is trimmed.
+
+use super::Global;
+use super::allocation::{Allocation, Storage};
+use super::device::{Charge, Store};
+use super::handle::next_sequence;
+use super::mapping::{Mapping, PAGE};
+use super::sync::lock;
+use crate::call::{Result, ensure};
+use cuda_sys::{CUgraphMem_attribute, CUresult};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The memory of a device's graphs.
+#[derive(Debug)]
+pub(crate) struct GraphMemory {
+    store: Arc<Store>,
+    account: Mutex<Account>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    /// What blocks have.
+    held: u64,
+    /// What no block has now: the next launch takes it first.
+    idle: Vec<Charge>,
+    used_high: u64,
+    reserved: u64,
+    reserved_high: u64,
+}
+
+impl Account {
+    /// What is with graphs, whether a block has it now or not.
+    fn used(&self) -> u64 {
+        self.held + self.idle.iter().map(Charge::size).sum::<u64>()
+    }
+}
+
+/// The unit in which graphs reserve memory.
+const STEP: u64 = 32 << 20;
+
+impl GraphMemory {
+    pub(crate) fn new(store: &Arc<Store>) -> Self {
+        Self { store: store.clone(), account: Mutex::default() }
+    }
+
+    fn take(&self, size: usize) -> Result<Charge> {
+        let mut account = lock(&self.account);
+        let fits = account.idle.iter().position(|charge| charge.size() == size as u64);
+        let charge = match fits {
+            Some(place) => account.idle.swap_remove(place),
+            None => self.store.take(size).or_else(|_| {
+                account.idle.clear();
+                self.store.take(size)
+            })?,
+        };
+        account.held += charge.size();
+        account.used_high = account.used_high.max(account.used());
+        account.reserved = account.reserved.max(account.used().next_multiple_of(STEP));
+        account.reserved_high = account.reserved_high.max(account.reserved);
+        Ok(charge)
+    }
+
+    fn give_back(&self, charge: Charge) {
+        let mut account = lock(&self.account);
+        account.held -= charge.size();
+        account.idle.push(charge);
+    }
+
+    /// Gives what no block has back to the device.
+    pub(crate) fn trim(&self) {
+        let mut account = lock(&self.account);
+        account.idle.clear();
+        account.reserved = account.held.next_multiple_of(STEP);
+    }
+
+    /// An attribute, in bytes.
+    pub(crate) fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<u64> {
+        let account = lock(&self.account);
+        Ok(match attribute {
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT => account.used(),
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high,
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => account.reserved,
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => account.reserved_high,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+
+    /// Sets a high-water mark back to the present.
+    pub(crate) fn reset_mark(&self, attribute: CUgraphMem_attribute) -> Result {
+        let mut account = lock(&self.account);
+        match attribute {
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high = account.used(),
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => account.reserved_high = account.reserved,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+        Ok(())
+    }
+}
+
+/// A block that a graph allocates.
+#[derive(Debug)]
+pub(crate) struct GraphBlock {
+    pub(crate) base: u64,
+    pub(crate) sequence: u64,
+    /// In whole pages.
+    size: usize,
+    memory: Arc<GraphMemory>,
+    state: Mutex<State>,
+    /// Whether it has memory where the streams' work has got to.
+    present: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether it has memory where the program's calls have got to.
+    live: bool,
+    /// How many launches gave it memory that no free has taken yet.
+    holders: u32,
+    charge: Option<Charge>,
+    /// Whether its graph, and all that was made of it, has ended.
+    abandoned: bool,
+}
+
+impl State {
+    /// Whether nobody can use the address any more.
+    fn is_over(&self) -> bool {
+        self.abandoned && !self.live && self.holders == 0
+    }
+}
+
+impl GraphBlock {
+    /// A block at a new address, without memory yet.
+    pub(crate) fn make(global: &Global, device: usize, size: usize) -> Result<Arc<Self>> {
+        let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let pages = size.checked_next_multiple_of(PAGE).ok_or(full)?;
+        let storage = Mapping::anonymous(size).and_then(|own| Storage::device(own, size, global.settings.strict));
+        let storage = storage.map_err(|_| full)?;
+        let block = Arc::new(Self {
+            base: storage.base() as u64,
+            sequence: next_sequence(),
+            size: pages,
+            memory: global.devices[device].graph_memory.clone(),
+            state: Mutex::default(),
+            present: AtomicBool::new(false),
+        });
+        global.memory.insert(Allocation::of_graph(&block, device, size, storage));
+        Ok(block)
+    }
+
+    /// Whether it has memory, as the program's calls see it.
+    pub(crate) fn is_live(&self) -> bool {
+        lock(&self.state).live
+    }
+
+    /// Whether it has memory, as the work of streams sees it.
+    pub(crate) fn is_present(&self) -> bool {
+        self.present.load(Ordering::Acquire)
+    }
+
+    /// Takes memory for one launch.
+    pub(super) fn hold(&self) -> Result {
+        let mut state = lock(&self.state);
+        if state.charge.is_none() {
+            state.charge = Some(self.memory.take(self.size)?);
+        }
+        state.holders += 1;
+        Ok(())
+    }
+
+    /// Gives the memory of one launch back; the last one's goes.
+    pub(crate) fn release(&self) {
+        let mut state = lock(&self.state);
+        state.holders -= 1;
+        if state.holders == 0
+            && let Some(charge) = state.charge.take()
+        {
+            self.memory.give_back(charge);
+        }
+        self.forget_if_over(&state);
+    }
+
+    /// A launch that allocates it has been given to a stream.
+    pub(super) fn enliven(&self) {
+        lock(&self.state).live = true;
+    }
+
+    /// A free of it has been given to a stream; fails if it is not live.
+    pub(crate) fn retire(&self) -> Result {
+        let was = std::mem::replace(&mut lock(&self.state).live, false);
+        ensure(was)
+    }
+
+    /// Streams have come to where it has memory, or has it no more.
+    pub(crate) fn set_present(&self, present: bool) {
+        self.present.store(present, Ordering::Release);
+    }
+
+    /// Its graph, and all that was made of it, has ended: what is live stays until it is freed.
+    pub(super) fn abandon(&self) {
+        let mut state = lock(&self.state);
+        state.abandoned = true;
+        self.forget_if_over(&state);
+    }
+
+    fn forget_if_over(&self, state: &State) {
+        if state.is_over()
+            && let Ok(global) = Global::get()
+        {
+            global.memory.remove(self.base, |block| block.sequence == self.sequence);
+        }
+    }
+}
