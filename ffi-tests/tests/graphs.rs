@@ -2,7 +2,8 @@
 
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::graph::{CaptureMode, Graph, GraphMemory, GraphOptions, RelaxedCalls};
-use cuda_mem::{Context, Error, Event, Stream};
+use cuda_mem::memory::{Block, DeviceMemory};
+use cuda_mem::{Buffer, Context, Error, Event, Stream};
 use ffi_tests::kernel::Kernels;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, softgpu_leaks};
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         }
     };
     println!("{}", setup.describe());
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
+        ("buffers_of_graphs_end_within_the_capture_or_after_the_launch", buffers),
         ("memory_allocated_and_freed_in_a_graph_serves_each_launch", with_its_free),
         ("memory_left_by_a_launch_is_read_and_given_anew_by_the_next", with_output),
         ("memory_that_is_live_forbids_a_launch_without_auto_free", live),
@@ -200,9 +202,45 @@ fn nothing(setup: &Setup, mode: CaptureMode) -> Outcome {
     Ok(stream.synchronize()?)
 }
 
+fn buffers(setup: &Setup, mode: CaptureMode) -> Outcome {
+    let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+    let memory = GraphMemory::new(context);
+    let refused = Buffer::<u8, _>::uninit(&memory, 1, &stream).expect_err("the stream does not capture");
+    ensure(refused.to_string().contains("capture"), "the refusal says why")?;
+    let source = Buffer::filled(&DeviceMemory::new(context), SIZE, 3u8, &stream)?;
+    let mut escaped = None;
+    let graph = stream.capture(mode, |stream| {
+        let mut scratch = Buffer::<u8, _>::zeroed(&memory, SIZE, stream)?;
+        scratch.copy_from_buffer(0, &source, ..SIZE / 2)?;
+        let mut result = Buffer::filled(&memory, SIZE, 9u8, stream)?;
+        result.copy_from_buffer(0, &scratch, ..SIZE - 1)?;
+        escaped = Some(result);
+        Ok(())
+    })?;
+    let result = escaped.ok_or("the capture ran")?;
+    let executable = graph.instantiate(GraphOptions::default())?;
+    // SAFETY: `source` is alive.
+    unsafe { executable.launch(&stream) }?;
+    let mut expected = [[3; SIZE / 2], [0; SIZE / 2]].concat();
+    expected[SIZE - 1] = 9;
+    ensure(result.to_vec()? == expected, "the graph's work on its buffers")?;
+    let block = Block::device(result.device_pointer(), SIZE);
+    result.close().map_err(|refused| refused.error)?;
+    // The memory is free again, so the graph may be launched again.
+    // SAFETY: as above.
+    unsafe { executable.launch(&stream) }?;
+    // SAFETY: the launch has allocated the same block again, and nobody else has it.
+    let again = unsafe { Buffer::<u8, _>::from_block(block, &memory, SIZE, &stream) }?;
+    ensure(again.to_vec()? == expected, "the second launch's work")?;
+    drop((again, executable, graph));
+    memory.trim()?;
+    ensure(context.take_drop_errors().errors.is_empty(), "no drop has failed")?;
+    Ok(())
+}
+
 fn attributes(setup: &Setup, mode: CaptureMode) -> Outcome {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-    let memory = GraphMemory::new(context.device());
+    let memory = GraphMemory::new(context);
     memory.trim()?;
     memory.reset_high_marks()?;
     let before = memory.attributes()?;

@@ -1,24 +1,45 @@
 //! The memory that a device's graphs hold.
 
 use crate::error::call;
-use crate::{Device, Result};
+use crate::memory::{
+    Accessibility, Block, DRIVER_ALIGNMENT, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+    out_of_memory,
+};
+use crate::{Context, Device, Error, Result, Stream};
 use core::ptr;
 use cuda_sys::CUgraphMem_attribute;
+use std::sync::Arc;
 
-/// The memory that a device's graphs hold: what they allocated, and what they keep for their next launches.
+/// Memory that is allocated within a capture: the graph allocates it at each launch, at an address that is known from the
+/// capture on. A buffer that ends within the capture is freed by the graph; one that leaves it holds memory from the first
+/// launch on, and frees it when it ends. Until that launch its operations fail. Cheap to clone.
 ///
 /// ```
-/// use cuda_mem::graph::GraphMemory;
 /// # let driver = cuda_mem::Driver::software()?;
-/// let memory = GraphMemory::new(&driver.device(0)?);
-/// memory.trim()?;
-/// memory.reset_high_marks()?;
-/// assert_eq!(memory.attributes()?.used, 0); // no graph has allocated
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::graph::{CaptureMode, GraphMemory, GraphOptions};
+/// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+/// let stream = Stream::new(&context)?;
+/// let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
+/// let memory = GraphMemory::new(&context);
+/// let graph = stream.capture(CaptureMode::Global, |stream| {
+///     let scratch = Buffer::filled(&memory, 4, 7u8, stream)?;
+///     result.copy_from_buffer(0, &scratch, ..)
+/// })?;
+/// let executable = graph.instantiate(GraphOptions::default())?;
+/// // SAFETY: the one buffer that the graph does not make itself is alive.
+/// unsafe { executable.launch(&stream) }?;
+/// assert_eq!(result.to_vec()?, [7; 4]);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct GraphMemory {
-    device: Device,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
 }
 
 /// How much memory a device's graphs hold, in bytes.
@@ -26,19 +47,23 @@ pub struct GraphMemory {
 #[non_exhaustive]
 pub struct GraphMemoryAttributes {
     /// What is with graphs. Memory that was freed may stay with them until it is trimmed.
-    pub used: u64,
+    pub used: usize,
     /// The most that was used since the mark was reset.
-    pub used_high: u64,
+    pub used_high: usize,
     /// What the device has set aside for graphs.
-    pub reserved: u64,
+    pub reserved: usize,
     /// The most that was reserved since the mark was reset.
-    pub reserved_high: u64,
+    pub reserved_high: usize,
 }
 
 impl GraphMemory {
-    /// The memory of a device's graphs.
-    pub fn new(device: &Device) -> Self {
-        Self { device: device.clone() }
+    /// The memory of the graphs of a context's device.
+    pub fn new(context: &Context) -> Self {
+        Self { inner: Arc::new(Inner { context: context.clone() }) }
+    }
+
+    fn device(&self) -> &Device {
+        self.inner.context.device()
     }
 
     /// Gives memory that no graph uses back to the system. What is live, and what a launch under way uses, stays.
@@ -48,9 +73,9 @@ impl GraphMemory {
     /// The driver refuses.
     #[doc(alias = "cuDeviceGraphMemTrim")]
     pub fn trim(&self) -> Result<()> {
-        let cuda = self.device.driver().raw();
+        let cuda = self.device().driver().raw();
         // SAFETY: the device is one of the driver's.
-        unsafe { call!(cuda.cuDeviceGraphMemTrim(self.device.raw())) }
+        unsafe { call!(cuda.cuDeviceGraphMemTrim(self.device().raw())) }
     }
 
     /// How much memory graphs hold, and held at most.
@@ -68,13 +93,13 @@ impl GraphMemory {
         })
     }
 
-    fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<u64> {
-        let (cuda, mut value) = (self.device.driver().raw(), 0_u64);
+    fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<usize> {
+        let (cuda, mut value) = (self.device().driver().raw(), 0_u64);
         // SAFETY: these attributes are 64-bit words, and `value` is one.
         unsafe {
-            call!(cuda.cuDeviceGetGraphMemAttribute(self.device.raw(), attribute, ptr::from_mut(&mut value).cast()))
+            call!(cuda.cuDeviceGetGraphMemAttribute(self.device().raw(), attribute, ptr::from_mut(&mut value).cast()))
         }?;
-        Ok(value)
+        Ok(usize::try_from(value).unwrap_or(usize::MAX))
     }
 
     /// Sets both high marks back to what is used and reserved now.
@@ -90,15 +115,55 @@ impl GraphMemory {
 
     fn reset(&self, attribute: CUgraphMem_attribute) -> Result<()> {
         // The one value that a mark can be set to.
-        let (cuda, mut zero) = (self.device.driver().raw(), 0_u64);
+        let (cuda, mut zero) = (self.device().driver().raw(), 0_u64);
         // SAFETY: high marks are 64-bit words, and `zero` is one.
         unsafe {
-            call!(cuda.cuDeviceSetGraphMemAttribute(self.device.raw(), attribute, ptr::from_mut(&mut zero).cast()))
+            call!(cuda.cuDeviceSetGraphMemAttribute(self.device().raw(), attribute, ptr::from_mut(&mut zero).cast()))
         }
     }
+}
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.device
+// SAFETY: the memory is the device's.
+unsafe impl ResourceHandle for GraphMemory {
+    type Kind = kind::Device;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the graph has its blocks of its own, valid for the work that it records after the call.
+unsafe impl MemoryResource for Inner {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        const CALL: &str = "GraphMemory::allocate";
+        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        if !stream.is_capturing()? {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "stream",
+                value: "not capturing".into(),
+                rule: "the memory of graphs is allocated within a capture; elsewhere use a pool",
+            });
+        }
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let mut pointer = 0;
+        // SAFETY: `pointer` is writable and the stream lives.
+        unsafe { call!(cuda.cuMemAllocAsync(&mut pointer, size, stream.raw())) }
+            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        Ok(Block::device(pointer, size))
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // SAFETY: the caller's contract. In a capture this is recorded, and the graph frees.
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::DEVICE
     }
 }

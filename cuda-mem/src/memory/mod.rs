@@ -11,3 +11,6 @@ pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use pointer::PointerInfo;
 pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};
+
+pub(crate) use device::DRIVER_ALIGNMENT;
+pub(crate) use resource::{check_alignment, out_of_memory};

@@ -138,10 +138,8 @@ impl Inner {
 
     /// Before a pool is destroyed: drivers have been known to give the next pool the same handle with the access of
     /// this one.
-    pub(super) fn withdraw_access(&self) {
+    pub(super) fn withdraw_access(&self) -> Result<()> {
         let granted = core::mem::take(&mut *self.granted());
-        self.context.end("taking back access before a pool is destroyed", |_| {
-            granted.iter().try_for_each(|&ordinal| self.set_access(ordinal, PoolAccess::None))
-        });
+        granted.iter().try_for_each(|&ordinal| self.set_access(ordinal, PoolAccess::None))
     }
 }

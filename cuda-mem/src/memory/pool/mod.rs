@@ -7,6 +7,7 @@ mod options;
 use super::Accessibility;
 use super::kind::{self, Kind};
 use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use crate::context::Liveness;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::{Context, Feature, Result, Stream};
@@ -264,6 +265,18 @@ unsafe impl MemoryResource for Inner {
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
 
+    fn abandon(&self, block: Block) {
+        // The pool is the device's: it and its memory outlive a context. Another context of the device frees.
+        let freed = self.context.device().primary_context().and_then(|primary| {
+            let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
+            // SAFETY: the block is the pool's; the work on it ended with its context.
+            unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        });
+        if let Err(error) = freed {
+            self.context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);
+        }
+    }
+
     fn context(&self) -> &Context {
         &self.context
     }
@@ -275,13 +288,17 @@ unsafe impl MemoryResource for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.ownership != Ownership::Owned {
+        if self.ownership != Ownership::Owned || self.context.liveness() == Liveness::DriverGone {
             return;
         }
-        self.withdraw_access();
-        self.context.end("destroying a pool", |cuda| {
-            // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
-            unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) }
-        });
+        let cuda = self.context.driver().raw();
+        // The pool is the device's, and needs no context.
+        // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
+        let destroyed = self.withdraw_access().and(unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) });
+        if let Err(error) = destroyed
+            && !error.is_teardown()
+        {
+            self.context.drop_errors().push("destroying a pool", error);
+        }
     }
 }
