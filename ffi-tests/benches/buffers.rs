@@ -1,0 +1,168 @@
+//! What buffers cost through the safe interface, beside the same calls made through the raw table.
+//!
+//! `cargo bench -p ffi-tests --bench buffers` runs it over whatever the environment names. `--brief` is a short run that
+//! only shows that it works. The peers in Python are `benches/peers/`.
+
+use cuda_mem::cuda_sys::{self, CUresult};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedPool, PoolOptions, ResourceHandle};
+use cuda_mem::{Buffer, Context, Stream};
+use ffi_tests::Setup;
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let brief = std::env::args().any(|argument| argument == "--brief");
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    let bench = Bench {
+        cuda: setup.driver.raw().clone(),
+        stream: Stream::new(&setup.context)?,
+        context: setup.context,
+        rounds: if brief { 3 } else { 301 },
+        batch: if brief { 10 } else { 1000 },
+    };
+    // As programs do: the context is current on the thread that works.
+    let _current = bench.context.bind()?;
+    bench.pairs()?;
+    bench.copies()?;
+    bench.large_reuse()?;
+    Ok(())
+}
+
+struct Bench {
+    cuda: cuda_sys::Driver,
+    context: Context,
+    stream: Stream,
+    rounds: usize,
+    batch: u32,
+}
+
+fn ok(code: std::result::Result<CUresult, cuda_sys::MissingSymbol>) {
+    assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
+}
+
+/// The median times of several ways to do the same, in nanoseconds. The ways take turns, so that all see the same clock.
+fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut times = [const { Vec::new() }; N];
+    for round in 0..rounds + 1 {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            (0..batch).for_each(|_| way());
+            let time = start.elapsed().as_secs_f64() * 1e9 / f64::from(batch);
+            // The first round warms.
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    })
+}
+
+impl Bench {
+    fn pairs(&self) -> Result<()> {
+        println!("\nallocate and free, ns, median of {} times {}", self.rounds, self.batch);
+        println!("{:>28} {:>10} {:>10} {:>10} {:>10} {:>10}", "resource", "bytes", "raw", "close", "drop", "close/raw");
+        let device = DevicePool::new(&self.context, &PoolOptions::default())?;
+        let pinned = PinnedPool::new(&self.context, &PoolOptions::default())?;
+        for size in [4096, 1 << 20] {
+            let raw = || {
+                let mut pointer = 0;
+                // SAFETY: the pointer is writable, pool and stream live; the block is freed once.
+                unsafe {
+                    ok(self.cuda.cuMemAllocFromPoolAsync(&mut pointer, size, device.raw(), self.stream.raw()));
+                    ok(self.cuda.cuMemFreeAsync(black_box(pointer), self.stream.raw()));
+                }
+            };
+            self.pair("driver pool, device", &device, size, raw);
+            if pinned.is_driver_pool() {
+                let raw = || {
+                    let mut pointer = 0;
+                    // SAFETY: as above.
+                    unsafe {
+                        ok(self.cuda.cuMemAllocFromPoolAsync(&mut pointer, size, pinned.raw(), self.stream.raw()));
+                        ok(self.cuda.cuMemFreeAsync(black_box(pointer), self.stream.raw()));
+                    }
+                };
+                self.pair("driver pool, pinned", &pinned, size, raw);
+            }
+        }
+        Ok(())
+    }
+
+    fn pair<R: ResourceHandle>(&self, name: &str, resource: &R, size: usize, mut raw: impl FnMut()) {
+        let mut close = || {
+            let buffer = Buffer::<u8, _>::uninit(resource, size, &self.stream).expect("there is room");
+            black_box(buffer).close().expect("the free succeeds");
+        };
+        let mut dropped = || {
+            drop(black_box(Buffer::<u8, _>::uninit(resource, size, &self.stream).expect("there is room")));
+        };
+        let [raw, close, dropped] = medians(self.rounds, self.batch, [&mut raw, &mut close, &mut dropped]);
+        println!("{name:>28} {size:>10} {raw:>10.0} {close:>10.0} {dropped:>10.0} {:>10.3}", close / raw);
+    }
+
+    fn copies(&self) -> Result<()> {
+        println!("\ncopies of pageable memory, and waiting for them, ns; raw is cuMemcpyAsync and cuStreamSynchronize");
+        println!("{:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>8}", "bytes", "raw H2D", "safe", "more", "raw D2H", "safe", "more");
+        let pool = DeviceMemory::new(&self.context);
+        let mut host = vec![7u8; 1 << 20];
+        for size in [4, 64, 4096, 65536, 1 << 20] {
+            let mut buffer = Buffer::<u8, _>::zeroed(&pool, 1 << 20, &self.stream)?;
+            let batch = if size > 4096 { self.batch / 50 + 1 } else { self.batch / 5 + 1 };
+            let (device, address) = (buffer.device_pointer(), host.as_mut_ptr() as u64);
+            let raw = |to, from| {
+                // SAFETY: both are valid for the size, and the copy is waited for.
+                unsafe {
+                    ok(self.cuda.cuMemcpyAsync(to, from, size, self.stream.raw()));
+                    ok(self.cuda.cuStreamSynchronize(self.stream.raw()));
+                }
+            };
+            let [raw_up, up] = medians(
+                self.rounds / 3,
+                batch,
+                [&mut || raw(device, address), &mut || {
+                    buffer.copy_from_slice(0, black_box(&host[..size])).expect("the copy succeeds");
+                }],
+            );
+            let [raw_down, down] = medians(
+                self.rounds / 3,
+                batch,
+                [&mut || raw(address, device), &mut || {
+                    buffer.copy_to_slice(0, black_box(&mut host[..size])).expect("the copy succeeds");
+                }],
+            );
+            println!(
+                "{size:>10} {raw_up:>10.0} {up:>10.0} {:>8.0} {raw_down:>10.0} {down:>10.0} {:>8.0}",
+                up - raw_up,
+                down - raw_down
+            );
+        }
+        Ok(())
+    }
+
+    fn large_reuse(&self) -> Result<()> {
+        println!("\n1 GiB of a pinned pool again and again, each time waited for, us");
+        let size = if self.rounds < 10 { 1 << 24 } else { 1 << 30 };
+        for (name, threshold) in [("the pool keeps its memory", usize::MAX), ("release threshold 0", 0)] {
+            let mut options = PoolOptions::default();
+            options.release_threshold = threshold;
+            let pool = PinnedPool::new(&self.context, &options)?;
+            let mut again = || {
+                drop(Buffer::<u8, _>::uninit(&pool, size, &self.stream).expect("there is room"));
+                self.stream.synchronize().expect("the stream goes on");
+            };
+            let start = Instant::now();
+            again();
+            let first = start.elapsed().as_secs_f64() * 1e6;
+            let [time] = medians(5, 1, [&mut again]);
+            println!("{name:>28}: first {first:.1}, later {:.1}; reserved {} MiB", time / 1e3, pool.attributes()?.reserved >> 20);
+        }
+        Ok(())
+    }
+}
