@@ -7,7 +7,7 @@ use crate::{Context, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
-use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
+use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags, CUstreamCaptureStatus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -153,6 +153,20 @@ impl Stream {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream lives.
         done(unsafe { call!(cuda.cuStreamQuery(self.inner.raw)) })
+    }
+
+    /// Whether the stream records its work into a graph, in place of doing it.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: of the legacy default stream, while a blocking stream captures.
+    #[doc(alias = "cuStreamIsCapturing")]
+    pub fn is_capturing(&self) -> Result<bool> {
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: `status` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamIsCapturing(self.inner.raw, &mut status)) }?;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Lets work given to the stream from now on wait for an event.

@@ -5,9 +5,15 @@ pub mod kind;
 mod pointer;
 mod pool;
 mod resource;
+mod virtual_memory;
 
 pub use device::DeviceMemory;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use pointer::PointerInfo;
 pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};
+pub(crate) use resource::{check_alignment, check_not_capturing};
+pub use virtual_memory::{
+    Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory,
+    VirtualOptions,
+};
