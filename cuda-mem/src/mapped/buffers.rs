@@ -59,7 +59,7 @@ unsafe impl MemoryResource for MappedBlocks {
         const CALL: &str = "MappedResource::allocate";
         check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
         check_not_capturing(CALL, stream)?;
-        let allocation = self.0.make(size)?;
+        let allocation = self.0.without_blocks().make(size)?;
         let block = Block { device_pointer: allocation.device(0), host_pointer: allocation.host(0), size };
         let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);
         blocks.insert(block.host_pointer.addr(), allocation);

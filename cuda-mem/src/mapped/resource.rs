@@ -44,6 +44,8 @@ pub enum CoherenceWish {
 #[derive(Clone)]
 pub struct MappedResource {
     inner: Arc<Inner>,
+    /// What buffers hold. Beside the inner part, not in it: an allocation holds that, and must not hold itself.
+    blocks: Arc<Blocks>,
 }
 
 /// The allocations that buffers hold, by the CPU's address.
@@ -53,8 +55,6 @@ struct Inner {
     // The context outlives the handle: `drop` below closes the handle first.
     context: Context,
     raw: vkgdr_t,
-    /// Each holds this resource until its buffer ends.
-    blocks: Blocks,
 }
 
 // SAFETY: the vkgdr interface may be used from every thread.
@@ -100,7 +100,7 @@ impl MappedResource {
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_open"));
         }
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw, blocks: Blocks::default() }) })
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }), blocks: Arc::default() })
     }
 
     /// Allocates `size` bytes. A driver call each time (200 us on a GPU): allocate once, and divide with
@@ -200,7 +200,12 @@ impl MappedResource {
     }
 
     pub(super) fn blocks(&self) -> &Blocks {
-        &self.inner.blocks
+        &self.blocks
+    }
+
+    /// The same open device, with no blocks: for allocations that become blocks themselves.
+    pub(super) fn without_blocks(&self) -> Self {
+        Self { inner: self.inner.clone(), blocks: Arc::default() }
     }
 
     /// The library's handle. It lives as long as this value and its clones.
