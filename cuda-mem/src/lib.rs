@@ -80,6 +80,9 @@ const _: () = {
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<memory::SharedResource>();
     crosses_threads::<memory::DevicePool>();
+    crosses_threads::<memory::VirtualMemory>();
+    crosses_threads::<memory::PhysicalMemory>();
+    crosses_threads::<memory::GrowableBuffer<*mut u8>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();

@@ -38,6 +38,8 @@ pub enum Feature {
     HostVirtualMemory,
     /// The same with memory of one NUMA node.
     HostNumaVirtualMemory,
+    /// Physical memory that other processes can import.
+    SharedPhysicalMemory,
     /// Physical memory that other devices of the machine reach over PCIe.
     GpuDirectRdma,
     /// Sharing of plain allocations and events between processes.
@@ -57,7 +59,7 @@ struct Needs {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 14] = [
         Feature::DevicePools,
         Feature::HostPools,
         Feature::HostNumaPools,
@@ -68,6 +70,7 @@ impl Feature {
         Feature::VirtualMemory,
         Feature::HostVirtualMemory,
         Feature::HostNumaVirtualMemory,
+        Feature::SharedPhysicalMemory,
         Feature::GpuDirectRdma,
         Feature::Ipc,
         Feature::HostRegister,
@@ -137,6 +140,12 @@ impl Feature {
                 Some(Capability::VirtualMemory),
                 Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
             ),
+            Feature::SharedPhysicalMemory => of(
+                "physical memory that other processes import",
+                "a device whose physical memory can be exported as file descriptors",
+                Some(Capability::VirtualMemory),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+            ),
             Feature::GpuDirectRdma => of(
                 "physical memory for GPUDirect RDMA",
                 "a device with GPUDirect RDMA for virtual memory management",
@@ -196,5 +205,21 @@ impl Device {
                 Err(Error::Unsupported { feature: name, needs: needs.into() })
             }
         }
+    }
+
+    /// An error where the device's kernels cannot be given access to another's memory.
+    pub(crate) fn require_peer_access(&self, other: &Device) -> Result<()> {
+        if self.can_access_peer(other)? {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            feature: "access of one device to another's memory",
+            needs: format!(
+                "a path between devices {} and {} (nvidia-smi topo -p2p r shows them)",
+                self.ordinal(),
+                other.ordinal()
+            )
+            .into(),
+        })
     }
 }

@@ -5,7 +5,7 @@
 
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedPool, PoolOptions, ResourceHandle};
-use cuda_mem::{Buffer, Context, Stream};
+use cuda_mem::{Buffer, Context, Driver, Stream};
 use ffi_tests::Setup;
 use std::error::Error;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
     let bench = Bench {
-        cuda: setup.driver.raw().clone(),
+        driver: setup.driver,
         stream: Stream::new(&setup.context)?,
         context: setup.context,
         rounds: if brief { 3 } else { 301 },
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
 }
 
 struct Bench {
-    cuda: cuda_sys::Driver,
+    driver: Driver,
     context: Context,
     stream: Stream,
     rounds: usize,
@@ -75,8 +75,8 @@ impl Bench {
                 let mut pointer = 0;
                 // SAFETY: the pointer is writable, pool and stream live; the block is freed once.
                 unsafe {
-                    ok(self.cuda.cuMemAllocFromPoolAsync(&mut pointer, size, device.raw(), self.stream.raw()));
-                    ok(self.cuda.cuMemFreeAsync(black_box(pointer), self.stream.raw()));
+                    ok(self.driver.raw().cuMemAllocFromPoolAsync(&mut pointer, size, device.raw(), self.stream.raw()));
+                    ok(self.driver.raw().cuMemFreeAsync(black_box(pointer), self.stream.raw()));
                 }
             };
             self.pair("driver pool, device", &device, size, raw);
@@ -85,8 +85,8 @@ impl Bench {
                     let mut pointer = 0;
                     // SAFETY: as above.
                     unsafe {
-                        ok(self.cuda.cuMemAllocFromPoolAsync(&mut pointer, size, pinned.raw(), self.stream.raw()));
-                        ok(self.cuda.cuMemFreeAsync(black_box(pointer), self.stream.raw()));
+                        ok(self.driver.raw().cuMemAllocFromPoolAsync(&mut pointer, size, pinned.raw(), self.stream.raw()));
+                        ok(self.driver.raw().cuMemFreeAsync(black_box(pointer), self.stream.raw()));
                     }
                 };
                 self.pair("driver pool, pinned", &pinned, size, raw);
@@ -109,7 +109,10 @@ impl Bench {
 
     fn copies(&self) -> Result<()> {
         println!("\ncopies of pageable memory, and waiting for them, ns; raw is cuMemcpyAsync and cuStreamSynchronize");
-        println!("{:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>8}", "bytes", "raw H2D", "safe", "more", "raw D2H", "safe", "more");
+        println!(
+            "{:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>8}",
+            "bytes", "raw H2D", "safe", "more", "raw D2H", "safe", "more"
+        );
         let pool = DeviceMemory::new(&self.context);
         let mut host = vec![7u8; 1 << 20];
         for size in [4, 64, 4096, 65536, 1 << 20] {
@@ -119,8 +122,8 @@ impl Bench {
             let raw = |to, from| {
                 // SAFETY: both are valid for the size, and the copy is waited for.
                 unsafe {
-                    ok(self.cuda.cuMemcpyAsync(to, from, size, self.stream.raw()));
-                    ok(self.cuda.cuStreamSynchronize(self.stream.raw()));
+                    ok(self.driver.raw().cuMemcpyAsync(to, from, size, self.stream.raw()));
+                    ok(self.driver.raw().cuStreamSynchronize(self.stream.raw()));
                 }
             };
             let [raw_up, up] = medians(
@@ -161,7 +164,11 @@ impl Bench {
             again();
             let first = start.elapsed().as_secs_f64() * 1e6;
             let [time] = medians(5, 1, [&mut again]);
-            println!("{name:>28}: first {first:.1}, later {:.1}; reserved {} MiB", time / 1e3, pool.attributes()?.reserved >> 20);
+            println!(
+                "{name:>28}: first {first:.1}, later {:.1}; reserved {} MiB",
+                time / 1e3,
+                pool.attributes()?.reserved >> 20
+            );
         }
         Ok(())
     }

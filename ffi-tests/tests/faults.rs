@@ -6,7 +6,10 @@
 use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions, kind::Any};
+use cuda_mem::memory::{
+    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PoolOptions, VirtualMemory,
+    VirtualOptions, kind::Any,
+};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
@@ -139,8 +142,78 @@ fn streams(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Virtual memory: allocate, grow in place and elsewhere, shrink, map again, free. After each step that failed, what was
+/// there is as it was.
+fn virtual_memory(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let mut options = VirtualOptions::default();
+    options.shareable = true;
+    options.peers = vec![driver.device(1)?];
+    let memory = VirtualMemory::new(&context, &options)?;
+    let unit = memory.granularity();
+    let buffer = Buffer::filled(&memory, 100, 7u8, &stream)?;
+    same("a buffer", &buffer.to_vec()?, &[7; 100])?;
+    // SAFETY: both buffers are used in order of one stream.
+    let alias = unsafe { memory.map(&memory.physical_memory(&buffer), &stream) }?;
+    buffer.close().map_err(Error::from)?;
+    same("its alias", &alias.to_vec()?[..100], &[7; 100])?;
+    drop(alias);
+    drop(PhysicalMemory::new(&context, 1, &PhysicalOptions::default())?);
+
+    let mut growable = GrowableBuffer::<u8>::with_capacity(&memory, 2 * unit, &stream)?;
+    let mut model = Vec::new();
+    for (length, moves) in [(10, false), (unit + 1, false), (3 * unit, true), (100, false), (2 * unit, false)] {
+        let (before, address) = (growable.len(), growable.device_pointer());
+        let done = if length < before {
+            growable.shrink_to(length).map(|()| Growth::InPlace)
+        } else {
+            growable.grow_to(length)
+        };
+        match done {
+            Ok(growth) => {
+                assert_eq!((growth == Growth::Moved, growable.device_pointer() != address), (moves, moves));
+                model.resize(length, 0);
+            }
+            Err(error) => {
+                assert_eq!((growable.len(), growable.device_pointer()), (before, address));
+                same("after a step that failed", &growable.to_vec()?, &model)?;
+                return Err(error.into());
+            }
+        }
+        growable.copy_from_slice(0, &pattern(10, length as u8))?;
+        model[..10].copy_from_slice(&pattern(10, length as u8));
+        same("a growable buffer", &growable.to_vec()?, &model)?;
+    }
+    growable.into_buffer().close().map_err(Error::from)?;
+
+    let memory = VirtualMemory::host_numa(&context, 0, &VirtualOptions::default())?;
+    let mut buffer = Buffer::<u8, _>::zeroed(&memory, 100, &stream)?;
+    buffer.write(..)?.fill(5);
+    same("memory of the host", &buffer.to_vec()?, &[5; 100])?;
+    Ok(())
+}
+
+/// Buffers of mapped memory.
+fn mapped_buffers(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+        let resource = MappedResource::with_coherence(&context, wish)?;
+        let mut buffer = Buffer::from_slice(&resource, &pattern(4097, 1), &stream)?;
+        buffer.write(100..200)?.fill(1);
+        buffer.write(200..300)?.finish()?;
+        same("the CPU's writes", &buffer.read(100..200)?, &[1; 100])?;
+        buffer.fill(.., 3)?;
+        same("the device's", &buffer.read(..)?, &[3; 4097])?;
+        buffer.close().map_err(Error::from)?;
+        drop(Buffer::<u32, _>::zeroed(&resource, 10, &stream)?);
+    }
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
-const ENDING: [&str; 12] = [
+const ENDING: [&str; 15] = [
     "cuMemPoolDestroy",
     "cuMemFree",
     "cuStreamDestroy",
@@ -153,6 +226,9 @@ const ENDING: [&str; 12] = [
     "cuCtxGetId",
     "cuDevicePrimaryCtxRelease",
     "cuDestroyExternalMemory",
+    "cuMemUnmap",
+    "cuMemAddressFree",
+    "cuMemRelease",
 ];
 
 /// Fails each call of a run in turn, with each of these codes; gives how many faults were met.
@@ -230,4 +306,16 @@ fn buffers_survive_a_fault_at_every_call() -> Outcome {
 fn streams_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("streams", streams).map(drop)
+}
+
+#[test]
+fn virtual_memory_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("virtual memory", virtual_memory).map(drop)
+}
+
+#[test]
+fn mapped_buffers_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("mapped buffers", mapped_buffers).map(drop)
 }

@@ -79,7 +79,8 @@ impl Allocation {
     }
 
     fn free(&self, resource: &SharedResource) -> Result<()> {
-        if self.block.size == 0 {
+        // Addresses may be held for a buffer of no bytes, too.
+        if self.block.device_pointer == 0 {
             return Ok(());
         }
         let (context, home) = (resource.context(), &self.home);

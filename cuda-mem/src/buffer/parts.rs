@@ -14,7 +14,8 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// `middle` lies past the end; the buffer is given back.
+    /// `middle` lies past the end or, in non-coherent mapped memory, within an atom: two parts never share one. The
+    /// buffer is given back.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -31,9 +32,16 @@ impl<T, K: Kind> Buffer<T, K> {
             return Err(Refused::new(self, error));
         }
         let (offset, length) = (self.offset, self.length);
+        let position = offset + middle * size_of::<T>();
+        let atom = self.resource().map_or(1, |resource| resource.atom(self.hold.allocation().block));
+        if !position.is_multiple_of(atom) && middle != 0 && middle != length {
+            let value = middle * size_of::<T>();
+            let error = Error::Misaligned { call: "Buffer::split_at", what: "middle", value, multiple: atom };
+            return Err(Refused::new(self, error));
+        }
         let part = self.hold.into_part();
         let left = Self::from_hold(Hold::Part(part.clone()), offset, middle);
-        let right = Self::from_hold(Hold::Part(part), offset + middle * size_of::<T>(), length - middle);
+        let right = Self::from_hold(Hold::Part(part), position, length - middle);
         Ok((left, right))
     }
 

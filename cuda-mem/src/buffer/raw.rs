@@ -5,7 +5,9 @@ use super::{Buffer, Refused, check_home, check_stream};
 use crate::context::ForeignOwner;
 use crate::memory::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
+use core::ptr;
 use cuda_sys::CUdeviceptr;
+use std::sync::Arc;
 
 impl<T, K: Kind> Buffer<T, K> {
     /// Uses memory of another library without owning it: `length` elements at an address of a device or of the CPU. The
@@ -115,6 +117,40 @@ impl<T, K: Kind> Buffer<T, K> {
         let parts = (allocation.block, resource.clone(), allocation.home.clone());
         allocation.disown();
         Ok(parts)
+    }
+
+    /// Exchanges the block of undivided memory for another of the same resource, and the length with it. `exchange` gets
+    /// the block and the home stream; where it fails, nothing changes.
+    ///
+    /// # Safety
+    ///
+    /// What `exchange` gives is as for [`from_block`](Self::from_block); the block that it got is then the resource's again.
+    pub(crate) unsafe fn exchange_block<R>(
+        &mut self,
+        call: &'static str,
+        owner: &SharedResource,
+        length: usize,
+        exchange: impl FnOnce(Block, &Stream) -> Result<(Block, R)>,
+    ) -> Result<R> {
+        let refusal = |value: &str| Error::InvalidArgument {
+            call,
+            argument: "the buffer",
+            value: value.into(),
+            rule: "it must be undivided memory of the same resource",
+        };
+        let Hold::Whole(allocation) = &mut self.hold else {
+            return Err(refusal("a part"));
+        };
+        match &allocation.origin {
+            _ if self.offset != 0 => return Err(refusal("what is left of divided memory")),
+            Origin::Resource(resource) if ptr::addr_eq(Arc::as_ptr(resource), Arc::as_ptr(owner)) => {}
+            _ => return Err(refusal("another resource's")),
+        }
+        let (block, outcome) = exchange(allocation.block, &allocation.home)?;
+        allocation.block = block;
+        self.length = length;
+        self.mark_busy();
+        Ok(outcome)
     }
 
     fn foreign(pointer: CUdeviceptr, length: usize, owner: Option<ForeignOwner>, stream: &Stream) -> Result<Self> {

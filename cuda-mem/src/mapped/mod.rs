@@ -12,6 +12,9 @@
 //! | [`SharedCell`] | one word of it |
 //! | [`MappedExport`] | on its way to another process |
 //!
+//! [`Buffer`](crate::Buffer)s are allocated from a [`MappedResource`] too, of kind [`Mapped`](crate::memory::kind::Mapped):
+//! typed, with a home stream, and read and written by the CPU through guards.
+//!
 //! # When is a CPU write visible?
 //!
 //! A write is *posted* when it is flushed: device work given to the driver after that sees it. A kernel that runs
@@ -28,6 +31,7 @@
 
 mod allocation;
 mod atoms;
+mod buffers;
 mod export;
 mod guard;
 mod memory;

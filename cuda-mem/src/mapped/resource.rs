@@ -8,8 +8,9 @@ use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use cuda_sys::Provider;
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
 
 /// Which coherence mapped memory shall have.
@@ -43,7 +44,12 @@ pub enum CoherenceWish {
 #[derive(Clone)]
 pub struct MappedResource {
     inner: Arc<Inner>,
+    /// What buffers hold. Beside the inner part, not in it: an allocation holds that, and must not hold itself.
+    blocks: Arc<Blocks>,
 }
+
+/// The allocations that buffers hold, by the CPU's address.
+pub(super) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
 
 struct Inner {
     // The context outlives the handle: `drop` below closes the handle first.
@@ -94,7 +100,7 @@ impl MappedResource {
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_open"));
         }
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }) })
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }), blocks: Arc::default() })
     }
 
     /// Allocates `size` bytes. A driver call each time (200 us on a GPU): allocate once, and divide with
@@ -108,6 +114,11 @@ impl MappedResource {
         if size == 0 {
             return Err(zero_size("MappedResource::allocate"));
         }
+        Ok(MappedMemory::whole(self.make(size)?))
+    }
+
+    /// An allocation of the library; the size is not 0.
+    pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         let vkgdr = self.vkgdr()?;
         let _current = self.context().bind()?;
         // SAFETY: the handle lives.
@@ -115,7 +126,7 @@ impl MappedResource {
         if raw.is_null() {
             return Err(self.out_of_memory(failure(vkgdr, "vkgdr_memory_alloc"), size));
         }
-        Ok(MappedMemory::whole(self.adopt(raw)?))
+        self.adopt(raw)
     }
 
     /// Maps memory that another process exported, for the CPU and for CUDA. The other process may write it at any
@@ -186,6 +197,15 @@ impl MappedResource {
 
     pub(super) fn vkgdr(&self) -> Result<&Vkgdr> {
         self.context().driver().vkgdr()
+    }
+
+    pub(super) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// The same open device, with no blocks: for allocations that become blocks themselves.
+    pub(super) fn without_blocks(&self) -> Self {
+        Self { inner: self.inner.clone(), blocks: Arc::default() }
     }
 
     /// The library's handle. It lives as long as this value and its clones.

@@ -5,12 +5,17 @@ pub mod kind;
 mod pointer;
 mod pool;
 mod resource;
+mod virtual_memory;
 
 pub use device::DeviceMemory;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use pointer::PointerInfo;
 pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};
+pub use virtual_memory::{
+    Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory,
+    VirtualOptions,
+};
 
 pub(crate) use device::DRIVER_ALIGNMENT;
-pub(crate) use resource::{check_alignment, out_of_memory};
+pub(crate) use resource::{check_alignment, check_not_capturing, out_of_memory};

@@ -31,18 +31,8 @@ impl<K: Kind> DriverPool<K> {
         if self.is_home(device) {
             return Ok(());
         }
-        if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
-            && !device.can_access_peer(self.inner.context.device())?
-        {
-            return Err(Error::Unsupported {
-                feature: "access of one device to another's memory",
-                needs: format!(
-                    "a path between devices {} and {} (nvidia-smi topo -p2p r shows them)",
-                    device.ordinal(),
-                    self.inner.context.device().ordinal()
-                )
-                .into(),
-            });
+        if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            device.require_peer_access(self.inner.context.device())?;
         }
         self.inner.set_access(device.raw(), PoolAccess::ReadWrite)?;
         self.inner.granted().insert(device.ordinal());

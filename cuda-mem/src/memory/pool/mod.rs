@@ -6,7 +6,9 @@ mod options;
 
 use super::Accessibility;
 use super::kind::{self, Kind};
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use super::resource::{
+    Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, out_of_memory,
+};
 use crate::context::Liveness;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
@@ -249,6 +251,7 @@ unsafe impl MemoryResource for Inner {
         const CALL: &str = "DriverPool::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        check_not_capturing(CALL, stream)?;
         let mut pointer = 0;
         // SAFETY: `pointer` is writable; pool and stream live.
         unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }

@@ -1,0 +1,113 @@
+//! Buffers of mapped memory: the resource that they are allocated from, and that flushes and invalidates for them.
+
+use super::MappedResource;
+use super::allocation::Allocation;
+use crate::memory::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
+use crate::memory::{check_alignment, check_not_capturing};
+use crate::{Context, Error, Result, Stream};
+use core::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+/// What the vkgdr library aligns addresses to, at least.
+const HOST_ALIGNMENT: usize = 64;
+
+// SAFETY: the CPU and the device address mapped memory.
+unsafe impl ResourceHandle for MappedResource {
+    type Kind = kind::Mapped;
+
+    fn share(&self) -> SharedResource {
+        Arc::new(MappedBlocks(self.clone()))
+    }
+}
+
+/// A mapped resource as buffers see it. Each block is an allocation of its own, so that no two blocks share an atom,
+/// whatever their sizes.
+#[derive(Debug)]
+struct MappedBlocks(MappedResource);
+
+impl MappedBlocks {
+    /// The allocation that an address of the CPU lies in, and the range there.
+    fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
+        let blocks = self.0.blocks().read().unwrap_or_else(PoisonError::into_inner);
+        let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
+            let offset = start.addr() - base;
+            let end = offset.checked_add(length).filter(|end| *end <= allocation.size())?;
+            Some((allocation.clone(), offset..end))
+        });
+        found.ok_or_else(|| unknown(start, length))
+    }
+
+    fn take(&self, block: Block) -> Option<Arc<Allocation>> {
+        let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        blocks.remove(&block.host_pointer.addr())
+    }
+}
+
+#[cold]
+fn unknown(start: *mut u8, length: usize) -> Error {
+    Error::InvalidArgument {
+        call: "MappedResource",
+        argument: "the range",
+        value: format!("{length} bytes at {start:p}").into(),
+        rule: "it must lie within one block of this resource that was not freed",
+    }
+}
+
+// SAFETY: the library gives allocations of its own, valid at once for all streams and for the CPU.
+unsafe impl MemoryResource for MappedBlocks {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        const CALL: &str = "MappedResource::allocate";
+        check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
+        check_not_capturing(CALL, stream)?;
+        let allocation = self.0.without_blocks().make(size)?;
+        let block = Block { device_pointer: allocation.device(0), host_pointer: allocation.host(0), size };
+        let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        blocks.insert(block.host_pointer.addr(), allocation);
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // The library frees at once.
+        stream.synchronize()?;
+        // What the allocation's drop needs, asked where errors still have a way out.
+        let _current = self.context().bind()?;
+        match self.take(block) {
+            Some(allocation) => drop(allocation),
+            None => return Err(unknown(block.host_pointer, block.size)),
+        }
+        Ok(())
+    }
+
+    fn abandon(&self, block: Block) {
+        // The allocation's drop ends the CPU's mapping, also where the context is gone.
+        drop(self.take(block));
+    }
+
+    fn context(&self) -> &Context {
+        self.0.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::BOTH
+    }
+
+    fn is_on_device(&self) -> bool {
+        true
+    }
+
+    fn atom(&self, block: Block) -> usize {
+        self.find(block.host_pointer, block.size).map_or(1, |(allocation, _)| allocation.coherence().atom())
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        let (allocation, range) = self.find(start, length)?;
+        allocation.invalidate(range)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        let (allocation, range) = self.find(start, length)?;
+        // Where the flush fails, the writes are remembered, and no invalidate loses them.
+        allocation.mark_dirty(range.clone());
+        allocation.flush(range)
+    }
+}

@@ -1,0 +1,160 @@
+//! Buffers that grow.
+
+use super::{Growth, VirtualMemory};
+use crate::memory::ResourceHandle;
+use crate::memory::kind::{self, Kind};
+use crate::{Buffer, Error, Result, Stream};
+use bytemuck::Zeroable;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// A buffer of [virtual memory](VirtualMemory) that grows and shrinks without copying. Addresses are reserved ahead for
+/// its capacity, and physical memory is mapped behind them as it grows. Up to the capacity its address stays; beyond,
+/// the same physical memory is mapped at a larger range of addresses.
+///
+/// It can do all that a [`Buffer`] can: it derefs to one.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::Stream;
+/// use cuda_mem::memory::{GrowableBuffer, Growth, VirtualMemory, VirtualOptions};
+/// let stream = Stream::new(&context)?;
+/// let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
+///
+/// let mut keys = GrowableBuffer::<u64>::with_capacity(&memory, 1 << 20, &stream)?;
+/// assert_eq!(keys.grow_to(1000)?, Growth::InPlace);
+/// keys.copy_from_slice(0, &[1, 2, 3])?;
+/// let address = keys.device_pointer();
+/// assert_eq!(keys.grow_to(1 << 20)?, Growth::InPlace);
+/// assert_eq!(keys.device_pointer(), address);
+/// assert_eq!(keys.grow_to(2 << 20)?, Growth::Moved); // the capacity was 1 << 20
+/// assert_eq!(keys.to_vec()?[..4], [1, 2, 3, 0]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct GrowableBuffer<T, K: Kind = kind::Device> {
+    // All that is mapped belongs to the buffer's block, in the resource's table. So whatever buffer is put here through
+    // `DerefMut`, what grows is its own memory, or it is refused.
+    buffer: Buffer<T, K>,
+    memory: VirtualMemory<K>,
+}
+
+impl<T, K: Kind> GrowableBuffer<T, K> {
+    /// Reserves addresses for at least `capacity` elements. There are no elements yet, and no physical memory. `stream`
+    /// becomes the home stream.
+    ///
+    /// # Errors
+    ///
+    /// There are not so many addresses: [`Error::OutOfMemory`]; the size overflows; the stream cannot be the home of the
+    /// resource's memory.
+    #[doc(alias = "cuMemAddressReserve")]
+    pub fn with_capacity(memory: &VirtualMemory<K>, capacity: usize, stream: &Stream) -> Result<Self> {
+        const CALL: &str = "GrowableBuffer::with_capacity";
+        let size = bytes::<T>(CALL, "capacity", capacity)?.max(1);
+        let inner = &memory.inner;
+        let size = super::round_up(CALL, size, inner.granularity)?;
+        let block = inner.keep(inner.reserve(CALL, size, align_of::<T>())?);
+        // SAFETY: the block is the resource's and new, and there are no elements.
+        match unsafe { Buffer::from_block(block, memory, 0, stream) } {
+            Ok(buffer) => Ok(Self { buffer, memory: memory.clone() }),
+            Err(error) => {
+                drop(inner.take(CALL, block));
+                Err(error)
+            }
+        }
+    }
+
+    /// Grows to `length` elements; the new ones are zeros, written in order of the home stream. Waits for the home stream
+    /// only where the memory moves. Does nothing where there are as many elements already.
+    ///
+    /// # Errors
+    ///
+    /// There is no room: [`Error::OutOfMemory`]; the size overflows; the home stream captures, or its work failed; the
+    /// driver refuses. The buffer is then as it was.
+    #[doc(alias("cuMemCreate", "cuMemMap"))]
+    pub fn grow_to(&mut self, length: usize) -> Result<Growth>
+    where
+        T: Zeroable,
+    {
+        const CALL: &str = "GrowableBuffer::grow_to";
+        if length <= self.buffer.len() {
+            return Ok(Growth::InPlace);
+        }
+        let new = self.buffer.size()..bytes::<T>(CALL, "length", length)?;
+        let (inner, owner) = (&self.memory.inner, self.memory.share());
+        // SAFETY: the block that comes back is the same memory and more, of the same resource; the new elements are zeros,
+        // which are values of `T`, before any later work of the buffer reads them.
+        unsafe { self.buffer.exchange_block(CALL, &owner, length, |block, home| inner.grow(CALL, block, new, home)) }
+    }
+
+    /// Shrinks to `length` elements. Physical memory that holds none of them any more, in whole chunks as they were added,
+    /// goes back to the system after the home stream was waited for. The addresses stay reserved. Does nothing where there
+    /// are no more elements.
+    ///
+    /// # Errors
+    ///
+    /// Work of the home stream failed; the driver refuses. The buffer is then as it was.
+    #[doc(alias = "cuMemUnmap")]
+    pub fn shrink_to(&mut self, length: usize) -> Result<()> {
+        const CALL: &str = "GrowableBuffer::shrink_to";
+        if length >= self.buffer.len() {
+            return Ok(());
+        }
+        let size = length * size_of::<T>();
+        let (inner, owner) = (&self.memory.inner, self.memory.share());
+        let shrink = |block, home: &Stream| Ok((inner.shrink(CALL, block, size, home)?, ()));
+        // SAFETY: the block that comes back is the same memory, with `length` elements at least.
+        unsafe { self.buffer.exchange_block(CALL, &owner, length, shrink) }
+    }
+
+    /// How many elements the reserved addresses have room for: growing so far does not move the memory.
+    pub fn capacity(&self) -> usize {
+        self.memory.inner.extent(self.buffer.device_pointer()).0 / size_of::<T>()
+    }
+
+    /// The size of the physical memory in bytes.
+    pub fn physical_size(&self) -> usize {
+        self.memory.inner.extent(self.buffer.device_pointer()).1
+    }
+
+    /// Where the memory comes from.
+    pub fn memory(&self) -> &VirtualMemory<K> {
+        &self.memory
+    }
+
+    /// The buffer, which grows no more.
+    pub fn into_buffer(self) -> Buffer<T, K> {
+        self.buffer
+    }
+}
+
+/// The size of elements in bytes.
+fn bytes<T>(call: &'static str, argument: &'static str, length: usize) -> Result<usize> {
+    let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
+    size.ok_or_else(|| Error::InvalidArgument {
+        call,
+        argument,
+        value: format!("{length} elements of {} bytes", size_of::<T>()).into(),
+        rule: "the size in bytes must fit into isize",
+    })
+}
+
+impl<T, K: Kind> Deref for GrowableBuffer<T, K> {
+    type Target = Buffer<T, K>;
+
+    fn deref(&self) -> &Buffer<T, K> {
+        &self.buffer
+    }
+}
+
+impl<T, K: Kind> DerefMut for GrowableBuffer<T, K> {
+    fn deref_mut(&mut self) -> &mut Buffer<T, K> {
+        &mut self.buffer
+    }
+}
+
+impl<T, K: Kind> fmt::Debug for GrowableBuffer<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrowableBuffer").field("buffer", &self.buffer).field("memory", &self.memory).finish()
+    }
+}

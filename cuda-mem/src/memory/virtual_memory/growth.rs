@@ -1,0 +1,128 @@
+//! How what is mapped behind a block grows and shrinks.
+
+use super::Inner;
+use super::mapping::Mapping;
+use super::physical::round_up;
+use crate::error::call;
+use crate::memory::resource::{Block, check_not_capturing};
+use crate::{Result, Stream};
+use core::ops::Range;
+use cuda_sys::CUdeviceptr;
+
+/// Where memory is after it has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "addresses that were handed out are no longer valid when the memory has moved"]
+pub enum Growth {
+    /// At the same address.
+    InPlace,
+    /// The same physical memory, at another address: kernels need the new one.
+    Moved,
+}
+
+impl Inner {
+    /// Grows the memory behind a block to `bytes.end` bytes, and lets the stream zero the `bytes`, which are new. Where
+    /// this fails, all is as it was.
+    pub(super) fn grow(
+        &self,
+        call: &'static str,
+        block: Block,
+        bytes: Range<usize>,
+        stream: &Stream,
+    ) -> Result<(Block, Growth)> {
+        let size = round_up(call, bytes.end, self.granularity)?;
+        check_not_capturing(call, stream)?;
+        // Out of the table meanwhile, so that other blocks need not wait.
+        let mut mapping = self.take(call, block)?;
+        let growth = if size <= mapping.reserved() {
+            self.grow_in_place(call, &mut mapping, size, bytes, stream).map(|()| Growth::InPlace)
+        } else {
+            self.grow_elsewhere(call, &mut mapping, size, bytes, stream).map(|()| Growth::Moved)
+        };
+        let block = self.keep(mapping);
+        growth.map(|growth| (block, growth))
+    }
+
+    fn grow_in_place(
+        &self,
+        call: &'static str,
+        mapping: &mut Mapping,
+        size: usize,
+        bytes: Range<usize>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let before = mapping.mapped();
+        self.extend(call, mapping, size)?;
+        let zeroed = self.zero(mapping, bytes, stream);
+        if zeroed.is_err()
+            && let Err(error) = mapping.truncate(before)
+        {
+            self.context.drop_errors().push("undoing a growth", error);
+        }
+        zeroed
+    }
+
+    /// Maps the same physical memory at a larger range of addresses.
+    fn grow_elsewhere(
+        &self,
+        call: &'static str,
+        mapping: &mut Mapping,
+        size: usize,
+        bytes: Range<usize>,
+        stream: &Stream,
+    ) -> Result<()> {
+        // Work so far uses the addresses that end here.
+        stream.synchronize()?;
+        // Addresses cost nothing: with twice as many, few growths move.
+        let addresses = size.max(mapping.reserved().saturating_mul(2));
+        let mut moved = self.reserve(call, addresses, 0)?;
+        mapping.chunks().iter().try_for_each(|chunk| moved.push(chunk.clone(), &self.access))?;
+        self.extend(call, &mut moved, size)?;
+        self.zero(&moved, bytes, stream)?;
+        if let Err(error) = mapping.truncate(0) {
+            // `moved` ends here, and must not while it is being zeroed.
+            if let Err(error) = stream.synchronize() {
+                self.context.drop_errors().push("undoing a growth", error);
+            }
+            return Err(error);
+        }
+        // The addresses of the old one end.
+        *mapping = moved;
+        Ok(())
+    }
+
+    /// Adds physical memory up to a size.
+    fn extend(&self, call: &'static str, mapping: &mut Mapping, size: usize) -> Result<()> {
+        match size.checked_sub(mapping.mapped()) {
+            None | Some(0) => Ok(()),
+            Some(missing) => mapping.push(self.create(call, missing)?, &self.access),
+        }
+    }
+
+    fn zero(&self, mapping: &Mapping, bytes: Range<usize>, stream: &Stream) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let start = mapping.base() + bytes.start as CUdeviceptr;
+        // SAFETY: the range is mapped, and its end waits for the stream.
+        unsafe { call!(cuda.cuMemsetD8Async(start, 0, bytes.len(), stream.raw())) }
+    }
+
+    /// Gives back whole chunks of what is behind a block, but for `size` bytes. Where this fails, all is as it was.
+    pub(super) fn shrink(&self, call: &'static str, block: Block, size: usize, stream: &Stream) -> Result<Block> {
+        let mut mapping = self.take(call, block)?;
+        let border = mapping.border(size);
+        let cut = if border < mapping.mapped() {
+            stream.synchronize().and_then(|()| mapping.truncate(border))
+        } else {
+            Ok(())
+        };
+        let block = self.keep(mapping);
+        cut.map(|()| block)
+    }
+
+    /// How many bytes of addresses and of physical memory are behind a block.
+    pub(super) fn extent(&self, pointer: CUdeviceptr) -> (usize, usize) {
+        self.mappings().get(&pointer).map_or((0, 0), |mapping| (mapping.reserved(), mapping.mapped()))
+    }
+}

@@ -1,0 +1,147 @@
+//! Physical memory at reserved addresses.
+
+use super::end_detached;
+use super::physical::PhysicalMemory;
+use super::reservation::Reservation;
+use crate::Result;
+use crate::error::call;
+use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
+
+/// A range of addresses whose first bytes are chunks of physical memory, side by side.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// From the base on, without gaps.
+    chunks: Vec<PhysicalMemory>,
+    /// The size of all chunks in bytes.
+    mapped: usize,
+    reservation: Reservation,
+}
+
+impl Mapping {
+    /// Addresses at which nothing is mapped yet.
+    pub fn new(reservation: Reservation) -> Self {
+        Self { chunks: Vec::new(), mapped: 0, reservation }
+    }
+
+    pub fn base(&self) -> CUdeviceptr {
+        self.reservation.base()
+    }
+
+    pub fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    /// The size of the addresses in bytes.
+    pub fn reserved(&self) -> usize {
+        self.reservation.size()
+    }
+
+    pub fn chunks(&self) -> &[PhysicalMemory] {
+        &self.chunks
+    }
+
+    /// Maps a chunk behind the others, and lets `access` use it. It fits into the addresses: callers take care. Where
+    /// this fails, nothing has changed.
+    pub fn push(&mut self, chunk: PhysicalMemory, access: &[CUmemAccessDesc]) -> Result<()> {
+        let cuda = self.reservation.context().driver().raw();
+        let (start, size, before) = (self.base() + self.mapped as CUdeviceptr, chunk.size(), self.mapped);
+        debug_assert!(before + size <= self.reserved());
+        // SAFETY: the range lies within our addresses, and nothing is mapped there; the chunk lives, and goes whole.
+        unsafe { call!(cuda.cuMemMap(start, size, 0, chunk.raw(), 0)) }?;
+        self.chunks.push(chunk);
+        self.mapped += size;
+        // SAFETY: the range is the mapping just made; the descriptions are readable.
+        let allowed = unsafe { call!(cuda.cuMemSetAccess(start, size, access.as_ptr(), access.len())) };
+        if allowed.is_err()
+            && let Err(error) = self.truncate(before)
+        {
+            self.reservation.context().drop_errors().push("undoing a mapping", error);
+        }
+        allowed
+    }
+
+    /// The smallest size that the mapping can be cut to and still has `size` bytes.
+    pub fn border(&self, size: usize) -> usize {
+        let mut border = 0;
+        for chunk in &self.chunks {
+            if border >= size {
+                break;
+            }
+            border += chunk.size();
+        }
+        border
+    }
+
+    /// Unmaps the chunks from `border` on, which is the begin of one: all of them, or none where it fails. No work uses
+    /// them any more.
+    pub fn truncate(&mut self, border: usize) -> Result<()> {
+        if border >= self.mapped {
+            return Ok(());
+        }
+        let cuda = self.reservation.context().driver().raw();
+        let start = self.base() + border as CUdeviceptr;
+        // SAFETY: the range is made of whole mappings of ours, which nobody uses.
+        unsafe { call!(cuda.cuMemUnmap(start, self.mapped - border)) }?;
+        while self.mapped > border
+            && let Some(chunk) = self.chunks.pop()
+        {
+            self.mapped -= chunk.size();
+        }
+        Ok(())
+    }
+
+    /// Unmaps everything and gives the addresses back. Where it fails, it can be called again.
+    pub fn end(&mut self) -> Result<()> {
+        self.truncate(0)?;
+        self.reservation.free()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.mapped > 0 {
+            let context = self.reservation.context().clone();
+            end_detached(&context, "unmapping memory", |_| self.truncate(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::physical::{PhysicalOptions, device_place};
+    use super::*;
+    use crate::Driver;
+    use cuda_sys::CUmemAccess_flags;
+
+    #[test]
+    fn chunks_lie_side_by_side_and_are_cut_off_at_their_borders() -> Result<()> {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let options = PhysicalOptions::default();
+        let unit = PhysicalMemory::granularity(&context, &options)?;
+        let access = [CUmemAccessDesc {
+            location: device_place(0),
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        }];
+        let mut mapping = Mapping::new(Reservation::new("test", &context, 8 * unit, 0, 0)?);
+        for units in [1, 3, 2] {
+            mapping.push(PhysicalMemory::new(&context, units * unit, &options)?, &access)?;
+        }
+        assert_eq!((mapping.mapped(), mapping.reserved(), mapping.chunks().len()), (6 * unit, 8 * unit, 3));
+        for (size, border) in [(0, 0), (1, 1), (unit, 1), (unit + 1, 4), (4 * unit, 4), (6 * unit, 6)] {
+            assert_eq!(mapping.border(size), border * unit, "{size} bytes");
+        }
+        mapping.truncate(4 * unit)?;
+        assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));
+        // Access for nobody is refused; the chunk is gone again, and its place is free for the next.
+        let refused = mapping.push(PhysicalMemory::new(&context, unit, &options)?, &[]);
+        assert!(refused.is_err());
+        assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));
+        mapping.push(PhysicalMemory::new(&context, 4 * unit, &options)?, &access)?;
+        mapping.end()?;
+        mapping.end()?; // nothing left to do
+        assert_eq!((mapping.mapped(), mapping.reserved()), (0, 0));
+        drop(mapping);
+        assert!(context.take_drop_errors().errors.is_empty());
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Physical memory: bytes without an address.
+
+use super::end_detached;
+use crate::error::call;
+use crate::memory::resource::out_of_memory;
+use crate::{Context, Error, Feature, Result};
+use core::fmt;
+use cuda_sys::{
+    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
+};
+use std::sync::Arc;
+
+/// Where physical memory lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PhysicalLocation {
+    /// On the context's device.
+    #[default]
+    Device,
+    /// In the host's memory.
+    Host,
+    /// In the memory of one NUMA node of the host.
+    HostNuma(i32),
+}
+
+/// The unit of physical memory: sizes are rounded up to it, and mappings begin at multiples of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// What the driver recommends for speed.
+    #[default]
+    Recommended,
+    /// The smallest that the driver takes.
+    Minimum,
+}
+
+/// How physical memory is made.
+///
+/// ```
+/// use cuda_mem::memory::{PhysicalLocation, PhysicalOptions};
+/// let mut options = PhysicalOptions::default();
+/// options.location = PhysicalLocation::HostNuma(0);
+/// options.shareable = true;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PhysicalOptions {
+    /// Where it lies.
+    pub location: PhysicalLocation,
+    /// Other processes may import it, by a file descriptor. Host memory needs a NUMA node for that.
+    pub shareable: bool,
+    /// Other devices of the machine may be let reach it over PCIe (GPUDirect RDMA).
+    pub gpu_direct_rdma: bool,
+    /// What its size is rounded up to.
+    pub granularity: Granularity,
+}
+
+/// Physical memory: bytes that have no address until they are mapped, once or several times. Cheap to clone; the bytes
+/// live as long as a clone or a mapping.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::memory::{PhysicalMemory, PhysicalOptions};
+/// let chunk = PhysicalMemory::new(&context, 1000, &PhysicalOptions::default())?;
+/// assert_eq!(chunk.size(), PhysicalMemory::granularity(&context, &PhysicalOptions::default())?);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PhysicalMemory {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    context: Context,
+    raw: CUmemGenericAllocationHandle,
+    size: usize,
+    options: PhysicalOptions,
+}
+
+impl PhysicalMemory {
+    /// Makes physical memory of at least `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The device or its driver cannot do this: [`Error::Unsupported`]; `size` is 0, or there is no room:
+    /// [`Error::OutOfMemory`].
+    #[doc(alias = "cuMemCreate")]
+    pub fn new(context: &Context, size: usize, options: &PhysicalOptions) -> Result<Self> {
+        const CALL: &str = "PhysicalMemory::new";
+        options.check(CALL, context)?;
+        if size == 0 {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "size",
+                value: "0".into(),
+                rule: "physical memory has at least one byte",
+            });
+        }
+        let size = round_up(CALL, size, Self::granularity(context, options)?)?;
+        Self::create(CALL, context, size, options)
+    }
+
+    /// Makes physical memory of a size that is rounded up already, with options that were checked.
+    pub(super) fn create(
+        name: &'static str,
+        context: &Context,
+        size: usize,
+        options: &PhysicalOptions,
+    ) -> Result<Self> {
+        let (cuda, mut raw) = (context.driver().raw(), 0);
+        let properties = options.properties(context);
+        // SAFETY: `raw` is writable, the properties are readable.
+        unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }
+            .map_err(|error| out_of_memory(name, error, size, context))?;
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw, size, options: *options }) })
+    }
+
+    /// What sizes are rounded up to, in bytes (2 MiB on an H200).
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses, or has no virtual memory management.
+    #[doc(alias = "cuMemGetAllocationGranularity")]
+    pub fn granularity(context: &Context, options: &PhysicalOptions) -> Result<usize> {
+        let (cuda, mut unit) = (context.driver().raw(), 0);
+        let properties = options.properties(context);
+        let which = match options.granularity {
+            Granularity::Recommended => CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+            Granularity::Minimum => CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM,
+        };
+        // SAFETY: `unit` is writable, the properties are readable.
+        unsafe { call!(cuda.cuMemGetAllocationGranularity(&mut unit, &properties, which)) }?;
+        Ok(unit.max(1))
+    }
+
+    /// The size in bytes: what was asked for, rounded up.
+    pub fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    /// How it was made: where it lies, and whether it can be shared.
+    pub fn options(&self) -> &PhysicalOptions {
+        &self.inner.options
+    }
+
+    /// The context whose device made it.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The driver's handle. It lives as long as this value and its clones.
+    pub fn raw(&self) -> CUmemGenericAllocationHandle {
+        self.inner.raw
+    }
+}
+
+impl PartialEq for PhysicalMemory {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for PhysicalMemory {}
+
+impl fmt::Debug for PhysicalMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PhysicalMemory")
+            .field("raw", &format_args!("{:#x}", self.inner.raw))
+            .field("size", &self.inner.size)
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        end_detached(&self.context, "releasing physical memory", |cuda| {
+            // SAFETY: the handle is ours, and released once; mappings keep the bytes.
+            unsafe { call!(cuda.cuMemRelease(self.raw)) }
+        });
+    }
+}
+
+impl PhysicalOptions {
+    /// What the driver is asked for, checked beforehand.
+    pub(super) fn check(&self, call: &'static str, context: &Context) -> Result<()> {
+        let device = context.device();
+        device.require(Feature::VirtualMemory)?;
+        match self.location {
+            PhysicalLocation::Device => {}
+            PhysicalLocation::Host => device.require(Feature::HostVirtualMemory)?,
+            PhysicalLocation::HostNuma(_) => device.require(Feature::HostNumaVirtualMemory)?,
+        }
+        if self.gpu_direct_rdma {
+            device.require(Feature::GpuDirectRdma)?;
+        }
+        if self.shareable {
+            device.require(Feature::SharedPhysicalMemory)?;
+        }
+        if self.shareable && self.location == PhysicalLocation::Host {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "shareable",
+                value: "true".into(),
+                rule: "host memory is shared by its NUMA node: ask for one",
+            });
+        }
+        Ok(())
+    }
+
+    /// The place, in the driver's words.
+    pub(super) fn place(&self, context: &Context) -> CUmemLocation {
+        match self.location {
+            PhysicalLocation::Device => device_place(context.device().raw()),
+            PhysicalLocation::Host => CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 },
+            PhysicalLocation::HostNuma(node) => {
+                CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, id: node }
+            }
+        }
+    }
+
+    /// The handle type that other processes import.
+    pub(crate) fn handle_type(&self) -> CUmemAllocationHandleType {
+        if self.shareable {
+            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        } else {
+            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+        }
+    }
+
+    fn properties(&self, context: &Context) -> CUmemAllocationProp {
+        let mut properties = CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: self.handle_type(),
+            location: self.place(context),
+            ..Default::default()
+        };
+        properties.allocFlags.gpuDirectRDMACapable = u8::from(self.gpu_direct_rdma);
+        properties
+    }
+}
+
+/// A device, as a place.
+pub(super) fn device_place(device: i32) -> CUmemLocation {
+    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
+}
+
+/// The next multiple of the granularity that a size fits into.
+pub(super) fn round_up(call: &'static str, size: usize, granularity: usize) -> Result<usize> {
+    let rounded = size.checked_next_multiple_of(granularity).filter(|size| *size <= isize::MAX as usize);
+    rounded.ok_or_else(|| Error::InvalidArgument {
+        call,
+        argument: "size",
+        value: format!("{size} bytes").into(),
+        rule: "the size, rounded up to the granularity, must fit into isize",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up_and_impossible_ones_refused() -> Result<()> {
+        assert_eq!(round_up("t", 1, 2 << 20)?, 2 << 20);
+        assert_eq!(round_up("t", 2 << 20, 2 << 20)?, 2 << 20);
+        assert_eq!(round_up("t", (2 << 20) + 1, 2 << 20)?, 4 << 20);
+        for size in [isize::MAX as usize, usize::MAX - 5, usize::MAX] {
+            assert!(matches!(round_up("t", size, 2 << 20), Err(Error::InvalidArgument { argument: "size", .. })));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Reserved addresses.
+
+use super::end_detached;
+use crate::error::call;
+use crate::memory::resource::out_of_memory;
+use crate::{Context, Result};
+use core::fmt;
+use cuda_sys::CUdeviceptr;
+
+/// A range of addresses of our own, at which nothing lies until it is mapped there. Given back once, exactly as it was
+/// reserved.
+pub(super) struct Reservation {
+    context: Context,
+    base: CUdeviceptr,
+    /// In bytes; 0 once the range was given back.
+    size: usize,
+}
+
+impl Reservation {
+    /// Reserves `size` bytes, a multiple of the granularity, at a multiple of `alignment` (0: the granularity's), at
+    /// `hint` where that is free (0: anywhere).
+    pub fn new(
+        name: &'static str,
+        context: &Context,
+        size: usize,
+        alignment: usize,
+        hint: CUdeviceptr,
+    ) -> Result<Self> {
+        let (cuda, mut base) = (context.driver().raw(), 0);
+        // SAFETY: `base` is writable.
+        unsafe { call!(cuda.cuMemAddressReserve(&mut base, size, alignment, hint, 0)) }
+            .map_err(|error| out_of_memory(name, error, size, context))?;
+        Ok(Self { context: context.clone(), base, size })
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub fn base(&self) -> CUdeviceptr {
+        self.base
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Gives the addresses back. Nothing is mapped there any more.
+    pub fn free(&mut self) -> Result<()> {
+        if self.size == 0 {
+            return Ok(());
+        }
+        let cuda = self.context.driver().raw();
+        // SAFETY: the range is ours, whole, and given back once.
+        unsafe { call!(cuda.cuMemAddressFree(self.base, self.size)) }?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} + {} bytes", self.base, self.size)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let context = self.context.clone();
+        end_detached(&context, "freeing reserved addresses", |_| self.free());
+    }
+}
