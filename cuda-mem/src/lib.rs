@@ -23,6 +23,7 @@
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`ipc`] | memory and events of several processes |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
 //! # Features
@@ -38,6 +39,7 @@ mod drop_errors;
 mod error;
 mod event;
 mod host_copy;
+pub mod ipc;
 pub mod mapped;
 pub mod memory;
 mod range;
@@ -79,5 +81,8 @@ const _: () = {
     crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<ipc::Descriptor>();
+    crosses_threads::<ipc::PoolExport>();
+    crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
 };
