@@ -4,8 +4,10 @@
 //! One test at a time: faults and the ledger are one for the process.
 
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::{Driver, Error, Event, Stream, StreamOptions};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
+use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -90,9 +92,43 @@ fn streams(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Exports and imports, with descriptors that seem to be another process's, and with what they are.
+fn sharing(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut options = PoolOptions::default();
+    options.shareable = true;
+    let pool = DevicePool::new(&context, &options)?;
+    let memory = Buffer::from_slice(&pool, &pattern(1000, 1), &stream)?.into_shared();
+    for foreign in [false, true] {
+        let (file, mut of_pool) = pool.export()?.into_parts();
+        let mut of_memory = memory.slice(10..900)?.export()?;
+        for descriptor in [&mut of_pool, &mut of_memory] {
+            descriptor.process.nonce ^= u64::from(foreign);
+        }
+        let pool = DevicePool::import(&context, PoolExport::from_parts(file, of_pool))?;
+        if pool.is_imported() != foreign {
+            return Err("the pool".into());
+        }
+        let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
+        let two = pool.import_buffer::<u8>(&of_memory, &other_stream)?;
+        same("one import", &one.to_vec()?, &pattern(1000, 1)[10..900])?;
+        drop(one);
+        same("another", &two.to_vec()?, &pattern(1000, 1)[10..900])?;
+    }
+    let plain = DeviceMemory::new(&context);
+    let memory = Buffer::from_slice(&plain, &pattern(100, 2), &stream)?.into_shared();
+    same("plain memory", &plain.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(100, 2))?;
+    let event = Event::exportable(&context)?;
+    event.record(&stream)?;
+    event.export()?;
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
-const ENDING: [&str; 11] = [
+const ENDING: [&str; 12] = [
     "cuMemFree",
+    "cuMemPoolDestroy",
     "cuStreamDestroy",
     "cuEventDestroy",
     "cuEventSynchronize",
@@ -174,4 +210,10 @@ fn mapped_memory_survives_a_fault_at_every_call() -> Outcome {
 fn streams_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("streams", streams).map(drop)
+}
+
+#[test]
+fn sharing_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("sharing", sharing).map(drop)
 }

@@ -194,24 +194,30 @@ impl Imported {
 
     /// Ends one use of a pool's memory. The last one frees it, when the work of all is done.
     fn release_pool_memory(&self, key: &PoolKey, stream: &Stream) -> Result<()> {
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let (cuda, current) = (self.context.driver().raw(), stream.context().bind());
         // Before the lock: what may call a hook of the program's is not done under it.
-        let use_ends = Event::new(stream.context())?;
-        use_ends.record(stream)?;
+        let use_ends = match Event::new(stream.context()).and_then(|event| event.record(stream).map(|()| event)) {
+            Ok(event) => Ok(Some(event)),
+            // Without an event nobody can wait for the work later.
+            Err(_) => stream.synchronize().map(|()| None),
+        };
+        // Whatever fails, the use ends.
         let passed = POOL_MEMORY.release(key, |memory, last| {
+            let use_ends = use_ends?;
             if !last {
                 // Others go on. What has passed needs no wait, and would only gather here.
-                let (passed, mut pending) =
+                let (passed, mut pending): (Vec<_>, Vec<_>) =
                     core::mem::take(&mut memory.uses).into_iter().partition(|event| event.has_passed() == Ok(true));
-                Vec::push(&mut pending, use_ends);
+                pending.extend(use_ends);
                 memory.uses = pending;
                 return Ok(passed);
             }
-            memory.uses.iter().try_for_each(|event| stream.wait(event))?;
+            current.as_ref().map_err(Error::clone)?;
+            memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.synchronize()))?;
             // SAFETY: imported once and freed once: the count says so. All uses come before on this stream.
             unsafe { call!(cuda.cuMemFreeAsync(memory.pointer, stream.raw())) }?;
             let mut passed = core::mem::take(&mut memory.uses);
-            passed.push(use_ends);
+            passed.extend(use_ends);
             Ok(passed)
         })?;
         drop(passed);
@@ -220,12 +226,15 @@ impl Imported {
 
     /// Ends one use of memory of cuMemAlloc, when the stream's work is done: closing is not in stream order.
     fn release_device_memory(&self, key: &DeviceKey, stream: &Stream) -> Result<()> {
-        stream.synchronize()?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
-        DEVICE_MEMORY.release(key, |(pointer, _), last| match last {
-            // SAFETY: opened once and closed once: the count says so. Each user has waited for its work.
-            true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
-            false => Ok(()),
+        let (cuda, current) = (self.context.driver().raw(), stream.synchronize().and_then(|()| self.context.bind()));
+        // Whatever fails, the use ends.
+        DEVICE_MEMORY.release(key, |(pointer, _), last| {
+            current.as_ref().map_err(Error::clone)?;
+            match last {
+                // SAFETY: opened once and closed once: the count says so. Each user has waited for its work.
+                true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+                false => Ok(()),
+            }
         })
     }
 }

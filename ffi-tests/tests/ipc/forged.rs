@@ -62,8 +62,9 @@ pub fn play(importer: &mut Importer) -> Outcome {
     for byte in 0..64 {
         let mut forged = good;
         forged.payload[byte] ^= 0x10;
-        // A driver may not look at every byte; what it gives then is this memory, or is refused.
+        // A real driver may not look at every byte; what it then gives is its own to say.
         match importer.import(&forged, &stream) {
+            Ok(_) if !importer.setup.is_software() => println!("byte {byte} of a handle may be another"),
             Ok(memory) => same("a changed handle", &memory.to_vec()?, &pattern(5000, 8))?,
             Err(Error::Driver(_) | Error::Descriptor(_)) => {}
             Err(other) => return Err(format!("byte {byte}: {other}").into()),
