@@ -31,7 +31,7 @@ fn status(error: &Error) -> Status {
         Error::InvalidArgument { .. } => 1,
         Error::Load(_) => 2,
         Error::MissingSymbol(_) => 3,
-        Error::Driver(_) => 4,
+        Error::Driver(_) | Error::Forked { .. } => 4,
         Error::Vkgdr { .. } => 5,
         Error::OutOfMemory { .. } => 6,
         Error::OutOfRange { .. } => 7,

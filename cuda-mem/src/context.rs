@@ -3,7 +3,7 @@
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::Kernels;
-use crate::{Device, Driver, Result};
+use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
@@ -122,6 +122,11 @@ impl Context {
         self.inner.liveness()
     }
 
+    /// Tells contexts of all drivers apart, a later one at the same address too where the driver numbers them.
+    pub(crate) fn key(&self) -> (usize, usize, Option<u64>) {
+        (self.driver().library(), self.inner.raw.addr(), self.inner.id)
+    }
+
     /// Makes the context current on this thread until the guard ends; then the one before is current again.
     ///
     /// # Errors
@@ -218,7 +223,8 @@ pub(crate) enum Liveness {
     Alive,
     /// It was destroyed, and all that was made in it with it.
     Gone,
-    /// The driver has shut down, because the process is ending: nothing may be called.
+    /// The driver has shut down, because the process is ending, or is of no use, because it was forked: nothing may be
+    /// called.
     DriverGone,
 }
 
@@ -229,6 +235,7 @@ impl Inner {
         match context_id(self.device.driver(), self.raw) {
             Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
             Ok(_) => Liveness::Gone,
+            Err(Error::Forked { .. }) => Liveness::DriverGone,
             Err(error) => match error.driver_code() {
                 Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
                 Some(

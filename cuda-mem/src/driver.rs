@@ -77,6 +77,7 @@ impl DriverBuilder {
         let cuda = unsafe { cuda_sys::Driver::open(&search) }?;
         // SAFETY: 0 is the one value that cuInit takes.
         unsafe { call!(cuda.cuInit(0)) }?;
+        crate::error::note_loading();
         // The software GPU brings its own vkgdr, unless another was chosen.
         let own = (&*cuda.provider().library == "softgpu"
             && std::env::var_os("CUDA_MEM_LIBVKGDR").is_none_or(|value| value.is_empty()))
@@ -209,6 +210,11 @@ impl Driver {
     /// crash beside calls of other threads.
     pub(crate) fn teardown(&self) -> MutexGuard<'_, ()> {
         self.inner.teardown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for all values that one library serves, however often it was loaded.
+    pub(crate) fn library(&self) -> usize {
+        self.raw().functions().address(c"cuInit").addr()
     }
 
     /// Whether two values are the same loaded driver.

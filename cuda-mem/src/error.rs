@@ -1,6 +1,8 @@
 //! Errors. Each names the call, what was asked, and what to do.
 
+use crate::ipc::{ChannelError, DescriptorError};
 use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
 
@@ -86,6 +88,47 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// This process was forked from one that had loaded the driver, which does not survive that.
+    #[error(
+        "{call} failed: the driver was loaded by process {loaded_by}, and this is process {process}, forked from it: a \
+         driver is of no use in a forked process; start processes with exec (Rust's `Command`, Python's \"spawn\"), or \
+         load the driver after the fork"
+    )]
+    Forked {
+        /// The function.
+        call: &'static str,
+        /// The process that loaded the driver.
+        loaded_by: u32,
+        /// This process.
+        process: u32,
+    },
+
+    /// The pool was imported from another process, which alone can do this.
+    #[error(
+        "{call}: the pool was imported: only the process that made it allocates from it, trims it and knows its size"
+    )]
+    ImportedPool {
+        /// The function.
+        call: &'static str,
+    },
+
+    /// A descriptor of memory of another process is not what it must be.
+    #[error(transparent)]
+    Descriptor(#[from] DescriptorError),
+
+    /// A channel between processes failed.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+
+    /// The operating system refused a call.
+    #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
+    System {
+        /// The function.
+        call: &'static str,
+        /// The system's number of the error (errno).
+        code: i32,
+    },
+
     /// The driver, the library or the device cannot do this.
     #[error("{feature} is not supported here: it needs {needs}")]
     Unsupported {
@@ -113,16 +156,18 @@ impl Error {
     pub fn driver_code(&self) -> Option<CUresult> {
         match self {
             Error::Driver(error) => Some(error.code),
+            Error::Forked { .. } => Some(CUresult::CUDA_ERROR_NOT_INITIALIZED),
             _ => None,
         }
     }
 
     /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.
     pub(crate) fn is_teardown(&self) -> bool {
-        matches!(
-            self.driver_code(),
-            Some(CUresult::CUDA_ERROR_DEINITIALIZED | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        )
+        matches!(self, Error::Forked { .. })
+            || matches!(
+                self.driver_code(),
+                Some(CUresult::CUDA_ERROR_DEINITIALIZED | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+            )
     }
 }
 
@@ -163,9 +208,7 @@ impl fmt::Display for DriverError {
 fn advice(code: CUresult) -> &'static str {
     match code {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => "free memory, or ask for less",
-        CUresult::CUDA_ERROR_NOT_INITIALIZED => {
-            "the driver is not initialised in this process; a process forked after initialisation must not use it"
-        }
+        CUresult::CUDA_ERROR_NOT_INITIALIZED => "the driver is not initialised in this process",
         CUresult::CUDA_ERROR_DEINITIALIZED => "the driver has shut down, because the process is ending",
         CUresult::CUDA_ERROR_NO_DEVICE => {
             "the driver sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and in a container at --gpus"
@@ -201,9 +244,29 @@ fn advice(code: CUresult) -> &'static str {
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),
-        Ok(code) => Err(DriverError { call, code }.into()),
+        Ok(code) => Err(refusal(call, code, LOADED_BY.load(Ordering::Relaxed), std::process::id)),
         Err(missing) => Err(missing.into()),
     }
+}
+
+/// The process that first loaded a driver; 0 before that.
+static LOADED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Remembers which process loaded a driver: a forked child has a copy of the note, and another number.
+pub(crate) fn note_loading() {
+    let _ = LOADED_BY.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// The driver's code as an error. A driver in a forked child answers every call as if it had never been started.
+#[cold]
+fn refusal(call: &'static str, code: CUresult, loaded_by: u32, process: impl FnOnce() -> u32) -> Error {
+    if code == CUresult::CUDA_ERROR_NOT_INITIALIZED && loaded_by != 0 {
+        let process = process();
+        if process != loaded_by {
+            return Error::Forked { call, loaded_by, process };
+        }
+    }
+    DriverError { call, code }.into()
 }
 
 /// Calls a driver function through the table and checks what it gives: `call!(driver.cuMemAlloc_v2(&mut p, size))`.
@@ -225,6 +288,19 @@ mod tests {
         assert!(text.starts_with("cuInit failed: CUDA_ERROR_NO_DEVICE (100): the driver sees no GPU"), "{text}");
         let error = DriverError { call: "cuInit", code: CUresult(31337) };
         assert_eq!(error.to_string(), "cuInit failed: a code that this release does not know (31337)");
+    }
+
+    #[test]
+    fn a_driver_that_is_not_initialised_in_another_process_was_forked() {
+        let code = CUresult::CUDA_ERROR_NOT_INITIALIZED;
+        let forked = refusal("cuInit", code, 10, || 11);
+        assert_eq!(forked, Error::Forked { call: "cuInit", loaded_by: 10, process: 11 });
+        assert_eq!(forked.driver_code(), Some(code));
+        let plain = Error::from(DriverError { call: "cuInit", code });
+        assert_eq!(refusal("cuInit", code, 10, || 10), plain);
+        assert_eq!(refusal("cuInit", code, 0, || unreachable!()), plain);
+        let other = refusal("cuInit", CUresult::CUDA_ERROR_NO_DEVICE, 10, || unreachable!());
+        assert_eq!(other.driver_code(), Some(CUresult::CUDA_ERROR_NO_DEVICE));
     }
 
     #[test]

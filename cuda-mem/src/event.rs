@@ -52,12 +52,22 @@ impl Event {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
     }
 
-    fn with_flags(context: &Context, flags: CUevent_flags) -> Result<Self> {
+    pub(crate) fn with_flags(context: &Context, flags: CUevent_flags) -> Result<Self> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the context is current.
         unsafe { call!(cuda.cuEventCreate(&mut raw, flags.0)) }?;
-        Ok(Self { context: context.clone(), raw })
+        // SAFETY: the driver made it for us.
+        Ok(unsafe { Self::from_raw(context, raw) })
+    }
+
+    /// Takes an event over.
+    ///
+    /// # Safety
+    ///
+    /// The event is the context's, and nobody else destroys it.
+    pub(crate) unsafe fn from_raw(context: &Context, raw: CUevent) -> Self {
+        Self { context: context.clone(), raw }
     }
 
     /// Sets the event to the stream's present end.

@@ -25,6 +25,7 @@
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
+//! | [`ipc`] | memory and events of several processes |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
 //! # Features
@@ -41,6 +42,7 @@ mod error;
 mod event;
 pub mod graph;
 mod host_copy;
+pub mod ipc;
 mod kernels;
 pub mod mapped;
 pub mod memory;
@@ -91,6 +93,9 @@ const _: () = {
     crosses_threads::<suballocator::Suballocator>();
     crosses_threads::<suballocator::Slabs>();
     crosses_threads::<suballocator::Ring>();
+    crosses_threads::<ipc::Descriptor>();
+    crosses_threads::<ipc::PoolExport>();
+    crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     const fn moves_between_threads<T: Send>() {}

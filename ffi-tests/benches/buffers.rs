@@ -85,7 +85,12 @@ impl Bench {
                     let mut pointer = 0;
                     // SAFETY: as above.
                     unsafe {
-                        ok(self.driver.raw().cuMemAllocFromPoolAsync(&mut pointer, size, pinned.raw(), self.stream.raw()));
+                        ok(self.driver.raw().cuMemAllocFromPoolAsync(
+                            &mut pointer,
+                            size,
+                            pinned.raw(),
+                            self.stream.raw(),
+                        ));
                         ok(self.driver.raw().cuMemFreeAsync(black_box(pointer), self.stream.raw()));
                     }
                 };

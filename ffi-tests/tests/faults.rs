@@ -5,6 +5,7 @@
 
 use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PoolOptions, VirtualMemory,
@@ -212,10 +213,43 @@ fn mapped_buffers(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Exports and imports, with descriptors that seem to be another process's, and with what they are.
+fn sharing(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut options = PoolOptions::default();
+    options.shareable = true;
+    let pool = DevicePool::new(&context, &options)?;
+    let memory = Buffer::from_slice(&pool, &pattern(1000, 1), &stream)?.into_shared();
+    for foreign in [false, true] {
+        let (file, mut of_pool) = pool.export()?.into_parts();
+        let mut of_memory = memory.slice(10..900)?.export()?;
+        for descriptor in [&mut of_pool, &mut of_memory] {
+            descriptor.process.nonce ^= u64::from(foreign);
+        }
+        let pool = DevicePool::import(&context, PoolExport::from_parts(file, of_pool))?;
+        if pool.is_imported() != foreign {
+            return Err("the pool".into());
+        }
+        let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
+        let two = pool.import_buffer::<u8>(&of_memory, &other_stream)?;
+        same("one import", &one.to_vec()?, &pattern(1000, 1)[10..900])?;
+        drop(one);
+        same("another", &two.to_vec()?, &pattern(1000, 1)[10..900])?;
+    }
+    let plain = DeviceMemory::new(&context);
+    let memory = Buffer::from_slice(&plain, &pattern(100, 2), &stream)?.into_shared();
+    same("plain memory", &plain.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(100, 2))?;
+    let event = Event::exportable(&context)?;
+    event.record(&stream)?;
+    event.export()?;
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
 const ENDING: [&str; 15] = [
-    "cuMemPoolDestroy",
     "cuMemFree",
+    "cuMemPoolDestroy",
     "cuStreamDestroy",
     "cuEventDestroy",
     "cuEventSynchronize",
@@ -318,4 +352,10 @@ fn virtual_memory_survives_a_fault_at_every_call() -> Outcome {
 fn mapped_buffers_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("mapped buffers", mapped_buffers).map(drop)
+}
+
+#[test]
+fn sharing_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("sharing", sharing).map(drop)
 }

@@ -3,6 +3,7 @@
 use crate::context::{ForeignOwner, Liveness};
 use crate::memory::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
+use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
@@ -11,6 +12,8 @@ pub(super) struct Allocation {
     pub origin: Origin,
     /// The free waits for the work of this stream.
     pub home: Stream,
+    /// The number by which other processes know the memory, if they may reach it; else 0.
+    pub exposed: AtomicU64,
     /// Freed already, or handed out.
     ended: bool,
 }
@@ -35,7 +38,7 @@ pub(super) struct Foreign {
 
 impl Allocation {
     pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
-        Self { block, origin, home, ended: false }
+        Self { block, origin, home, exposed: AtomicU64::new(0), ended: false }
     }
 
     pub fn context(&self) -> &Context {

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;
 use core::ops::RangeBounds;
+use core::sync::atomic::Ordering;
 
 impl<T, K: Kind> Buffer<T, K> {
     /// Divides the buffer into two that share the ownership of the memory: `[0, middle)` and `[middle, len)`. Each may
@@ -81,21 +82,25 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     ///
     /// # Errors
     ///
-    /// Another value does; this one is given back.
+    /// Another value does, or another process may, which exported it or has imported it; this one is given back.
     pub fn try_into_exclusive(self) -> Result<Buffer<T, K>, Box<Refused<Self>>> {
         let Self { hold, offset, length, .. } = self;
-        match hold.try_into_whole() {
-            Ok(allocation) => Ok(Buffer::from_hold(Hold::Whole(allocation), offset, length)),
-            Err(hold) => Err(Refused::new(
-                Self::from_hold(hold, offset, length),
-                Error::InvalidArgument {
-                    call: "Buffer::try_into_exclusive",
-                    argument: "the buffer",
-                    value: "shared".into(),
-                    rule: "no other clone or slice of its memory may be left",
-                },
-            )),
-        }
+        let (hold, value, rule) = match hold.try_into_whole() {
+            // Looked at only now: a clone that is gone may have exported it.
+            Ok(allocation) if allocation.exposed.load(Ordering::Relaxed) != 0 => {
+                let part = Hold::Part(Hold::Whole(allocation).into_part());
+                (part, "shared with other processes", "memory that was exported or imported stays shared")
+            }
+            Ok(allocation) => return Ok(Buffer::from_hold(Hold::Whole(allocation), offset, length)),
+            Err(hold) => (hold, "shared", "no other clone or slice of its memory may be left"),
+        };
+        let error = Error::InvalidArgument {
+            call: "Buffer::try_into_exclusive",
+            argument: "the buffer",
+            value: value.into(),
+            rule,
+        };
+        Err(Refused::new(Self::from_hold(hold, offset, length), error))
     }
 
     /// Whether two buffers are parts of one allocation.
@@ -103,7 +108,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         core::ptr::eq(self.hold.allocation(), other.hold.allocation())
     }
 
-    fn part(&self) -> Part {
+    pub(super) fn part(&self) -> Part {
         match &self.hold {
             Hold::Part(part) => part.clone(),
             Hold::Whole(_) => unreachable!("a shared buffer holds a part"),

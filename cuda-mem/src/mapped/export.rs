@@ -1,5 +1,6 @@
 //! Mapped memory on its way to another process.
 
+use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId};
 use crate::{Error, Result, Uuid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,55 +17,27 @@ pub struct MappedDescriptor {
     pub length: usize,
 }
 
-const MAGIC: [u8; 8] = *b"cmMapped";
-const VERSION: u32 = 1;
-
 impl MappedDescriptor {
     /// The size of its form in bytes.
-    pub const SIZE: usize = 52;
+    pub const SIZE: usize = Descriptor::SIZE;
 
-    /// A form to send: a magic word, a version, the device, then the three numbers, little-endian.
+    /// A form to send: that of a [`Descriptor`].
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..28].copy_from_slice(&self.device.0);
-        for (place, number) in bytes[28..].chunks_exact_mut(8).zip([self.size, self.offset, self.length]) {
-            place.copy_from_slice(&(number as u64).to_le_bytes());
-        }
-        bytes
+        Descriptor::from(*self).to_bytes()
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) made.
     ///
     /// # Errors
     ///
-    /// The bytes are fewer or more, have another magic word or version, or a part that does not lie within the whole.
+    /// The bytes are no descriptor, one of something else, or one with a part that does not lie within the whole.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let wrong = |argument, value: String, rule| Error::InvalidArgument {
-            call: "MappedDescriptor::from_bytes",
-            argument,
-            value: value.into(),
-            rule,
-        };
-        let Ok(bytes) = <&[u8; Self::SIZE]>::try_from(bytes) else {
-            return Err(wrong("the length", bytes.len().to_string(), "a descriptor has 52 bytes"));
-        };
-        if bytes[..8] != MAGIC {
-            return Err(wrong("the magic word", format!("{:02x?}", &bytes[..8]), "it is cmMapped"));
+        let descriptor = Descriptor::from_bytes(bytes)?;
+        let (found, expected) = (descriptor.kind, ExportKind::Mapped);
+        if found != expected {
+            return Err(DescriptorError::WrongKind { call: "MappedDescriptor::from_bytes", found, expected }.into());
         }
-        let version = u32::from_le_bytes(array(&bytes[8..]));
-        if version != VERSION {
-            return Err(wrong("the version", version.to_string(), "this release reads version 1"));
-        }
-        let number = |index: usize| {
-            let value = u64::from_le_bytes(array(&bytes[28 + 8 * index..]));
-            usize::try_from(value).unwrap_or(usize::MAX)
-        };
-        let descriptor =
-            Self { device: Uuid(array(&bytes[12..])), size: number(0), offset: number(1), length: number(2) };
-        descriptor.check()?;
-        Ok(descriptor)
+        Ok((&descriptor).into())
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -77,13 +50,37 @@ impl MappedDescriptor {
     }
 }
 
-/// The first bytes of a slice that is known to be long enough.
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    core::array::from_fn(|index| bytes[index])
+impl From<MappedDescriptor> for Descriptor {
+    fn from(mapped: MappedDescriptor) -> Self {
+        Self {
+            kind: ExportKind::Mapped,
+            device: mapped.device,
+            pool: PoolId::NONE,
+            // Each process maps the file for itself, whoever exported it.
+            process: ProcessId { number: std::process::id(), nonce: 0 },
+            allocation: 0,
+            size: mapped.size as u64,
+            offset: mapped.offset as u64,
+            length: mapped.length as u64,
+            payload: [0; 64],
+        }
+    }
 }
 
-/// A file descriptor and what belongs to it. Send the file descriptor over a Unix socket (SCM_RIGHTS) or let a child
-/// inherit it, and send the [`MappedDescriptor`] beside it; then
+impl From<&Descriptor> for MappedDescriptor {
+    fn from(descriptor: &Descriptor) -> Self {
+        let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        Self {
+            device: descriptor.device,
+            size: number(descriptor.size),
+            offset: number(descriptor.offset),
+            length: number(descriptor.length),
+        }
+    }
+}
+
+/// A file descriptor and what belongs to it. Send it by a [`Channel`](crate::ipc::Channel); or let a child inherit the
+/// file descriptor, and send the [`MappedDescriptor`] beside it. Then
 /// [`MappedResource::import`](super::MappedResource::import).
 ///
 /// ```
@@ -143,18 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_descriptor_is_an_error() {
-        let good = DESCRIPTOR.to_bytes();
-        for length in 0..good.len() {
-            assert!(MappedDescriptor::from_bytes(&good[..length]).is_err());
-        }
-        for (position, byte) in [(0, b'x'), (8, 2), (35, 0xff), (43, 0xff), (51, 0xff)] {
-            let mut forged = good;
-            forged[position] = byte;
-            let result = MappedDescriptor::from_bytes(&forged);
-            assert!(result.is_err() || position == 35, "{position}: {result:?}");
-        }
+    fn another_descriptor_is_an_error() {
+        let other = Descriptor { kind: ExportKind::DeviceMemory, ..DESCRIPTOR.into() };
+        let wrong = MappedDescriptor::from_bytes(&other.to_bytes());
+        assert!(matches!(wrong, Err(Error::Descriptor(DescriptorError::WrongKind { .. }))), "{wrong:?}");
         let empty = MappedDescriptor { size: 0, offset: 0, length: 0, ..DESCRIPTOR };
         assert!(MappedDescriptor::from_bytes(&empty.to_bytes()).is_err());
+        let outside = MappedDescriptor { offset: 4000, ..DESCRIPTOR };
+        assert!(MappedDescriptor::from_bytes(&outside.to_bytes()).is_err());
     }
 }

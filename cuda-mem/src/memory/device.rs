@@ -4,7 +4,9 @@ use super::Accessibility;
 use super::kind;
 use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
 use crate::error::call;
-use crate::{Context, Result, Stream};
+use crate::ipc::{Descriptor, ExportKind, memory};
+use crate::{Context, Result, SharedBuffer, Stream};
+use bytemuck::AnyBitPattern;
 use std::sync::Arc;
 
 /// The alignment that the driver gives by itself, in bytes.
@@ -37,6 +39,29 @@ impl DeviceMemory {
     /// Device memory of a context.
     pub fn new(context: &Context) -> Self {
         Self { inner: Arc::new(Inner { context: context.clone() }) }
+    }
+
+    /// Imports memory of another process's cuMemAlloc that it exported by [`SharedBuffer::export`]: the part that it
+    /// exported, as elements of type `T`. The other process may write it at any time, so it comes as a [`SharedBuffer`].
+    ///
+    /// `stream` becomes the home stream. What is imported twice is the same memory, closed when the last one is dropped;
+    /// a drop waits for the stream. In the process that exported it, it is the exported allocation itself.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is not of such memory, or of another device's, says more than the driver, or its part does not hold
+    /// whole elements, aligned; the driver refuses: the memory is no more.
+    #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
+    pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
+    where
+        T: AnyBitPattern,
+    {
+        const CALL: &str = "DeviceMemory::import_buffer";
+        let context = &self.inner.context;
+        descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
+        SharedBuffer::import(CALL, &self.share(), descriptor, stream, || {
+            memory::import_device_memory(CALL, context, descriptor, stream)
+        })
     }
 }
 
@@ -76,5 +101,9 @@ unsafe impl MemoryResource for Inner {
 
     fn accessibility(&self) -> Accessibility {
         Accessibility::DEVICE
+    }
+
+    fn export(&self, block: Block) -> Result<Descriptor> {
+        memory::export_device_memory(&self.context, block)
     }
 }

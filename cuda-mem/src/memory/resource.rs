@@ -1,6 +1,7 @@
 //! What every source of memory has in common.
 
 use super::kind::{Accessibility, Any, Kind};
+use crate::ipc::Descriptor;
 use crate::{Context, Error, Result, Stream};
 use core::fmt::Debug;
 use core::ptr;
@@ -88,6 +89,20 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// block that are written independently must not share one.
     fn atom(&self, _block: Block) -> usize {
         1
+    }
+
+    /// Describes a block for other processes: the driver's handle, and where the block lies in what it is a handle of.
+    /// [`SharedBuffer::export`](crate::SharedBuffer::export) adds what part of the block is exported.
+    ///
+    /// # Errors
+    ///
+    /// The resource's memory cannot be shared with other processes, which it cannot unless this is implemented; the
+    /// driver refuses.
+    fn export(&self, _block: Block) -> Result<Descriptor> {
+        Err(Error::Unsupported {
+            feature: "sharing memory of this resource with other processes",
+            needs: "memory of a shareable pool, of DeviceMemory, or mapped memory".into(),
+        })
     }
 
     /// Makes the device's writes of a range visible to the CPU. The range lies within one block.

@@ -104,6 +104,7 @@ impl<K: Kind> DriverPool<K> {
     /// The driver refuses.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
+        self.inner.check_own("DriverPool::trim_to")?;
         let (cuda, _current) = (self.inner.context.driver().raw(), self.inner.context.bind()?);
         // SAFETY: the pool lives.
         unsafe { call!(cuda.cuMemPoolTrimTo(self.inner.raw, bytes)) }
@@ -118,6 +119,7 @@ impl<K: Kind> DriverPool<K> {
     }
 
     fn size(&self, attribute: Attribute) -> Result<usize> {
+        self.inner.check_own("DriverPool::attributes")?;
         let cuda = self.inner.context.driver().raw();
         let mut value: u64 = 0;
         // SAFETY: the attributes of sizes are 64 bits wide, and `value` is writable.
@@ -126,6 +128,7 @@ impl<K: Kind> DriverPool<K> {
     }
 
     fn set_size(&self, attribute: Attribute, value: usize) -> Result<()> {
+        self.inner.check_own("setting an attribute of a pool")?;
         let cuda = self.inner.context.driver().raw();
         let mut value = value as u64;
         // SAFETY: the attributes of sizes are 64 bits wide, and `value` is readable.
@@ -141,6 +144,7 @@ impl<K: Kind> DriverPool<K> {
     }
 
     fn set_flag(&self, attribute: Attribute, value: bool) -> Result<()> {
+        self.inner.check_own("setting an attribute of a pool")?;
         let cuda = self.inner.context.driver().raw();
         let mut value = i32::from(value);
         // SAFETY: the attributes of policies are an int, and `value` is readable.

@@ -3,6 +3,7 @@
 mod access;
 mod attributes;
 mod options;
+mod sharing;
 
 use super::Accessibility;
 use super::kind::{self, Kind};
@@ -11,6 +12,7 @@ use super::resource::{
 };
 use crate::context::Liveness;
 use crate::error::call;
+use crate::ipc::{Descriptor, PoolId, random};
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::{Context, Feature, Result, Stream};
 use core::fmt;
@@ -51,6 +53,8 @@ struct Inner {
     context: Context,
     raw: CUmemoryPool,
     ownership: Ownership,
+    /// The name in all processes, if the pool can be shared.
+    id: Option<PoolId>,
     /// Where the memory lies.
     location: CUmemLocation,
     accessibility: Accessibility,
@@ -64,6 +68,8 @@ enum Ownership {
     Owned,
     /// The driver's own, or another library's.
     Borrowed,
+    /// Another process's, of which we have a counted import.
+    Imported,
 }
 
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
@@ -143,7 +149,7 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE)
+        Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE, None)
     }
 }
 
@@ -170,10 +176,12 @@ impl<K: Kind> DriverPool<K> {
             maxSize: if max_size == usize::MAX { 0 } else { max_size },
             ..Default::default()
         };
+        let id = if options.shareable { Some(PoolId(random()?)) } else { None };
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
-        let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility);
+        let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility, id);
+        pool.inner.register();
         pool.apply(options)?;
         Ok(pool)
     }
@@ -184,9 +192,10 @@ impl<K: Kind> DriverPool<K> {
         ownership: Ownership,
         location: CUmemLocation,
         accessibility: Accessibility,
+        id: Option<PoolId>,
     ) -> Self {
         let context = context.clone();
-        let inner = Inner { context, raw, ownership, location, accessibility, granted: Mutex::default() };
+        let inner = Inner { context, raw, ownership, id, location, accessibility, granted: Mutex::default() };
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -249,6 +258,7 @@ unsafe impl<K: Kind> ResourceHandle for DriverPool<K> {
 unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "DriverPool::allocate";
+        self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         check_not_capturing(CALL, stream)?;
@@ -287,11 +297,20 @@ unsafe impl MemoryResource for Inner {
     fn accessibility(&self) -> Accessibility {
         self.accessibility
     }
+
+    fn export(&self, block: Block) -> Result<Descriptor> {
+        self.describe(block)
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.ownership != Ownership::Owned || self.context.liveness() == Liveness::DriverGone {
+        match self.ownership {
+            Ownership::Owned => self.forget(),
+            Ownership::Borrowed => return,
+            Ownership::Imported => return self.release(),
+        }
+        if self.context.liveness() == Liveness::DriverGone {
             return;
         }
         let cuda = self.context.driver().raw();

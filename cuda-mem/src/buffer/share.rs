@@ -1,0 +1,130 @@
+//! Buffers on their way to other processes, and from them.
+
+use super::allocation::{Allocation, Hold, Origin, Part};
+use super::{Buffer, SharedBuffer, check_home};
+use crate::ipc::{Descriptor, DescriptorError};
+use crate::memory::{Block, Kind, SharedResource};
+use crate::{Error, Result, Stream};
+use bytemuck::AnyBitPattern;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What this process exported, by number, as long as it lives: the driver does not let a process import its own memory
+/// as another does, so it gets the same allocation.
+static EXPORTED: Mutex<BTreeMap<u64, Own>> = Mutex::new(BTreeMap::new());
+
+struct Own {
+    allocation: Weak<Allocation>,
+    /// Where the block begins in the driver's allocation.
+    begin: u64,
+}
+
+impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+    /// Exports this part of the memory to other processes: memory of a pool that is
+    /// [shareable](crate::memory::PoolOptions::shareable), or of [`DeviceMemory`](crate::memory::DeviceMemory); and what
+    /// was imported, which is passed on. Waits for the buffer's work so far.
+    ///
+    /// This process goes on to own the memory: it is to live until the others have let go. Work of several processes is
+    /// ordered by [exportable events](crate::Event::exportable), or by waiting and a message.
+    ///
+    /// # Errors
+    ///
+    /// The resource's memory cannot be exported; the driver refuses.
+    #[doc(alias("cuMemPoolExportPointer", "cuIpcGetMemHandle"))]
+    pub fn export(&self) -> Result<Descriptor> {
+        let part = self.part();
+        let Origin::Resource(resource) = &part.allocation.origin else {
+            return Err(Error::InvalidArgument {
+                call: "SharedBuffer::export",
+                argument: "the buffer",
+                value: "another library's memory".into(),
+                rule: "only memory of a resource can be exported",
+            });
+        };
+        self.synchronize()?;
+        let mut descriptor = resource.export(part.allocation.block)?;
+        let number = part.allocation.expose();
+        if descriptor.is_own()? {
+            descriptor.allocation = number;
+            let own = Own { allocation: Arc::downgrade(&part.allocation), begin: descriptor.offset };
+            let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is gone is forgotten now and then, so that it costs each export little.
+            if exported.len().is_power_of_two() {
+                exported.retain(|_, own| own.allocation.strong_count() > 0);
+            }
+            exported.insert(number, own);
+        }
+        descriptor.offset += self.offset as u64;
+        descriptor.length = self.size() as u64;
+        Ok(descriptor)
+    }
+}
+
+impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+    /// Makes a buffer of the part that a descriptor names, of memory that `open` imports for it.
+    ///
+    /// `open` gives a block that holds the descriptor's allocation, and its resource, of kind `K`.
+    pub(crate) fn import(
+        call: &'static str,
+        resource: &SharedResource,
+        descriptor: &Descriptor,
+        stream: &Stream,
+        open: impl FnOnce() -> Result<(SharedResource, Block)>,
+    ) -> Result<Self> {
+        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        check_home(call, resource, stream)?;
+        let size = descriptor.length as usize;
+        if !size.is_multiple_of(size_of::<T>()) {
+            return Err(Error::Misaligned { call, what: "size", value: size, multiple: size_of::<T>() });
+        }
+        let (allocation, offset) = if descriptor.is_own()? {
+            own::<K>(call, resource, descriptor)?
+        } else {
+            let (resource, block) = open()?;
+            let allocation = Allocation::new(block, Origin::Resource(resource), stream.clone());
+            allocation.expose();
+            (Arc::new(allocation), descriptor.offset as usize)
+        };
+        let address = allocation.block.device_pointer as usize + offset;
+        let part = Part { allocation, home: stream.clone() };
+        if !address.is_multiple_of(align_of::<T>()) {
+            return Err(Error::Misaligned { call, what: "address", value: address, multiple: align_of::<T>() });
+        }
+        Ok(Buffer::from_hold(Hold::Part(part), offset, size / size_of::<T>()))
+    }
+}
+
+/// The allocation that this process exported, and where in it the part begins.
+fn own<K: Kind>(
+    call: &'static str,
+    resource: &SharedResource,
+    descriptor: &Descriptor,
+) -> Result<(Arc<Allocation>, usize)> {
+    let found = {
+        let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        exported.get(&descriptor.allocation).and_then(|own| Some((own.allocation.upgrade()?, own.begin)))
+    };
+    let Some((allocation, begin)) = found else { return Err(DescriptorError::Freed { call }.into()) };
+    // A descriptor may have been changed: it is checked as one of another process is.
+    let size = allocation.block.size;
+    let kind = K::ACCESSIBILITY.is_none_or(|wanted| allocation.accessibility() == wanted);
+    if !kind || allocation.context().driver().library() != resource.context().driver().library() {
+        return Err(DescriptorError::Forged { call }.into());
+    }
+    let offset = descriptor.offset.checked_sub(begin).map_or(usize::MAX, |offset| offset as usize);
+    let range = crate::range::span(call, offset, descriptor.length as usize, size)?;
+    Ok((allocation, range.start))
+}
+
+impl Allocation {
+    /// Notes that other processes may reach the memory; gives the number by which they know it.
+    pub(super) fn expose(&self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+        match self.exposed.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh,
+            Err(number) => number,
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! A way for descriptors and their file descriptors: a Unix stream socket.
+//!
+//! A message is its length in four bytes, little-endian, and its bytes. The file descriptors travel with the first byte
+//! (SCM_RIGHTS), and no read goes past the end of a message, so they cannot get into the next one.
+
+use super::descriptor::Descriptor;
+use super::export::{Export, Exported};
+use crate::{Error, Result};
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg, sockopt,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The most bytes in a message.
+pub const MAX_MESSAGE: usize = 64 << 10;
+/// The most file descriptors with a message.
+pub const MAX_FILE_DESCRIPTORS: usize = 64;
+
+/// Why a channel failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// The other process closed its end, or died, between messages.
+    #[error("{call}: the other process has closed the channel, or is gone")]
+    Closed {
+        /// The function.
+        call: &'static str,
+    },
+    /// The other process closed its end, or died, within a message.
+    #[error("{call}: the other process went away in the middle of a message: {received} of {expected} bytes came")]
+    Cut {
+        /// The function.
+        call: &'static str,
+        /// How many bytes came.
+        received: usize,
+        /// How many belong to this part of the message.
+        expected: usize,
+    },
+    /// The other process did not send, or take, in time.
+    #[error("{call}: the other process did nothing for {limit:?} (Channel::set_timeout sets how long to wait)")]
+    TimedOut {
+        /// The function.
+        call: &'static str,
+        /// The time that was set.
+        limit: Duration,
+    },
+    /// A message is longer than messages are.
+    #[error("{call}: a message of {length} bytes is longer than {MAX_MESSAGE}")]
+    TooLong {
+        /// The function.
+        call: &'static str,
+        /// How long it is.
+        length: usize,
+    },
+    /// A message came with too few file descriptors or too many.
+    #[error("{call}: {received} file descriptors came in place of {expected}")]
+    FileDescriptors {
+        /// The function.
+        call: &'static str,
+        /// How many belong to the message.
+        expected: usize,
+        /// How many came; the most that are taken, where there were more.
+        received: usize,
+    },
+    /// An earlier call failed in the middle of a message: where the next one begins is not known.
+    #[error("{call}: an earlier call failed in the middle of a message; open a new channel")]
+    Broken {
+        /// The function.
+        call: &'static str,
+    },
+}
+
+/// A connection to another process that carries descriptors and their file descriptors.
+///
+/// One process may serve many others, with a channel for each.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::MappedResource;
+/// use cuda_mem::ipc::{Channel, Export};
+/// let (mut here, mut there) = Channel::pair()?;
+/// there.set_timeout(Some(std::time::Duration::from_secs(5)));
+///
+/// let resource = MappedResource::new(&context)?;
+/// let memory = resource.allocate(4096)?.into_shared();
+/// memory.copy_from_slice(0, b"hello")?;
+/// here.send(&memory.export()?)?;
+///
+/// let Export::Mapped(export) = there.receive()? else { panic!("mapped memory was sent") };
+/// let mut seen = [0u8; 5];
+/// resource.import(export)?.copy_to_slice(0, &mut seen)?;
+/// assert_eq!(&seen, b"hello");
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Channel {
+    stream: UnixStream,
+    timeout: Option<Duration>,
+    broken: bool,
+}
+
+impl Channel {
+    /// Two ends that are connected: for threads, and for a child that inherits one.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses: there are too many open files.
+    pub fn pair() -> Result<(Self, Self)> {
+        let (one, other) = UnixStream::pair().map_err(|error| system("socketpair", &error))?;
+        Ok((Self::new(one), Self::new(other)))
+    }
+
+    /// Uses a socket that is connected. It is set to blocking.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn from_stream(stream: UnixStream) -> Result<Self> {
+        stream.set_nonblocking(false).map_err(|error| system("ioctl", &error))?;
+        Ok(Self::new(stream))
+    }
+
+    /// Connects to the [`Listener`] of a path.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there, or the file's permissions forbid it.
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self> {
+        UnixStream::connect(path).map(Self::new).map_err(|error| system("connect", &error))
+    }
+
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, timeout: None, broken: false }
+    }
+
+    /// How long a send or receive may take in all; `None`, which it is at first, waits for ever.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Gives the socket back.
+    pub fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
+    /// Sends what was exported. The other end [receives](Self::receive) it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Channel`]: the other process is gone, or does not take it in time.
+    pub fn send(&mut self, export: &impl Exported) -> Result<()> {
+        self.send_message("Channel::send", &export.descriptor().to_bytes(), &export.file_descriptors())
+    }
+
+    /// Receives what the other end [sends](Self::send).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Channel`]: the other process is gone, sends nothing in time, or sends something else;
+    /// [`Error::Descriptor`]: what it sends is no descriptor.
+    pub fn receive(&mut self) -> Result<Export> {
+        const CALL: &str = "Channel::receive";
+        let (bytes, files) = self.receive_message(CALL)?;
+        let descriptor = Descriptor::from_bytes(&bytes)?;
+        let (expected, received) = (descriptor.kind.file_descriptors(), files.len());
+        Export::from_parts(descriptor, files).ok_or(Error::Channel(ChannelError::FileDescriptors {
+            call: CALL,
+            expected,
+            received,
+        }))
+    }
+
+    /// Sends a few bytes of the program's own; the other end [receives](Self::receive_bytes) them.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); or they are more than [`MAX_MESSAGE`].
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.send_message("Channel::send_bytes", bytes, &[])
+    }
+
+    /// Receives a message of the program's own bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Channel`]: as [`receive`](Self::receive); or file descriptors came with the bytes.
+    pub fn receive_bytes(&mut self) -> Result<Vec<u8>> {
+        const CALL: &str = "Channel::receive_bytes";
+        let (bytes, files) = self.receive_message(CALL)?;
+        match files.len() {
+            0 => Ok(bytes),
+            received => Err(ChannelError::FileDescriptors { call: CALL, expected: 0, received }.into()),
+        }
+    }
+
+    fn send_message(&mut self, call: &'static str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
+        self.check(call)?;
+        if bytes.len() > MAX_MESSAGE {
+            return Err(ChannelError::TooLong { call, length: bytes.len() }.into());
+        }
+        let frame = [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
+        let deadline = Deadline::new(call, self.timeout);
+        let mut sent = 0;
+        while sent < frame.len() {
+            let files = if sent == 0 { files } else { &[] };
+            match self.send_part(&deadline, &frame[sent..], files) {
+                Ok(count) => sent += count,
+                Err(error) => return Err(self.failed(error, sent > 0)),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_part(&self, deadline: &Deadline, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILE_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        // There is room: nothing that is sent has more files than the most that are taken.
+        let fits = files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files));
+        debug_assert!(fits);
+        loop {
+            let remaining = deadline.remaining()?;
+            self.stream.set_write_timeout(remaining).map_err(|error| system("setsockopt", &error))?;
+            match sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(deadline.passed()),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(ChannelError::Closed { call: deadline.call }.into()),
+                Err(error) => return Err(Error::System { call: "sendmsg", code: error.raw_os_error() }),
+                Ok(count) => return Ok(count),
+            }
+        }
+    }
+
+    fn receive_message(&mut self, call: &'static str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
+        self.check(call)?;
+        let deadline = Deadline::new(call, self.timeout);
+        let mut files = Vec::new();
+        let mut length = [0; 4];
+        self.fill(&deadline, &mut length, &mut files, false)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > MAX_MESSAGE {
+            return Err(self.failed(ChannelError::TooLong { call, length }.into(), true));
+        }
+        let mut bytes = vec![0; length];
+        self.fill(&deadline, &mut bytes, &mut files, true)?;
+        Ok((bytes, files))
+    }
+
+    /// Receives exactly this many bytes. Files that came are closed when the caller drops them.
+    fn fill(&mut self, deadline: &Deadline, bytes: &mut [u8], files: &mut Vec<OwnedFd>, within: bool) -> Result<()> {
+        let (mut received, expected) = (0, bytes.len());
+        while received < expected {
+            let within = within || received > 0;
+            match self.receive_part(deadline, &mut bytes[received..], files) {
+                Ok(0) if within => {
+                    let cut = ChannelError::Cut { call: deadline.call, received, expected };
+                    return Err(self.failed(cut.into(), true));
+                }
+                Ok(0) => return Err(ChannelError::Closed { call: deadline.call }.into()),
+                Ok(count) => received += count,
+                Err(error) => {
+                    // Bytes came with the files that were too many.
+                    let lost = matches!(error, Error::Channel(ChannelError::FileDescriptors { .. }));
+                    return Err(self.failed(error, within || lost));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_part(&self, deadline: &Deadline, bytes: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILE_DESCRIPTORS))];
+        loop {
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let remaining = deadline.remaining()?;
+            self.stream.set_read_timeout(remaining).map_err(|error| system("setsockopt", &error))?;
+            let slices = &mut [IoSliceMut::new(bytes)];
+            let message = match recvmsg(&self.stream, slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Err(deadline.passed()),
+                Err(Errno::CONNRESET) => return Ok(0),
+                Err(error) => return Err(Error::System { call: "recvmsg", code: error.raw_os_error() }),
+                Ok(message) => message,
+            };
+            for ancillary in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
+                    files.extend(rights);
+                }
+            }
+            if message.flags.contains(ReturnFlags::CTRUNC) || files.len() > MAX_FILE_DESCRIPTORS {
+                // What did not fit, the system has closed.
+                let (expected, received) = (MAX_FILE_DESCRIPTORS, files.len().max(MAX_FILE_DESCRIPTORS));
+                return Err(ChannelError::FileDescriptors { call: deadline.call, expected, received }.into());
+            }
+            return Ok(message.bytes);
+        }
+    }
+
+    fn check(&self, call: &'static str) -> Result<()> {
+        if self.broken { Err(ChannelError::Broken { call }.into()) } else { Ok(()) }
+    }
+
+    /// After a failure within a message neither end knows where the next one begins.
+    fn failed(&mut self, error: Error, within: bool) -> Error {
+        if within {
+            self.broken = true;
+            // The other end may have done so already.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+        error
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// When a call gives up.
+struct Deadline {
+    call: &'static str,
+    limit: Duration,
+    end: Option<Instant>,
+}
+
+impl Deadline {
+    fn new(call: &'static str, timeout: Option<Duration>) -> Self {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Self { call, limit: timeout.unwrap_or_default(), end }
+    }
+
+    /// What is left; `None` is for ever.
+    fn remaining(&self) -> Result<Option<Duration>> {
+        let Some(end) = self.end else { return Ok(None) };
+        match end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(self.passed()),
+            // The system counts microseconds, and takes 0 for ever.
+            left => Ok(Some(left.max(Duration::from_micros(1)))),
+        }
+    }
+
+    fn passed(&self) -> Error {
+        ChannelError::TimedOut { call: self.call, limit: self.limit }.into()
+    }
+}
+
+/// Takes connections at a path. The file is removed when this is dropped.
+///
+/// Who may connect, the permissions of the file and of its folder say.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+    timeout: Option<Duration>,
+}
+
+impl Listener {
+    /// Listens at a path, where nothing may be yet.
+    ///
+    /// # Errors
+    ///
+    /// There is a file already, or the folder's permissions forbid it.
+    pub fn bind(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        let listener = UnixListener::bind(&path).map_err(|error| system("bind", &error))?;
+        Ok(Self { listener, path, timeout: None })
+    }
+
+    /// How long [`accept`](Self::accept) waits; `None`, which it is at first, is for ever.
+    ///
+    /// # Errors
+    ///
+    /// The time is 0, or the system refuses.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
+        sockopt::set_socket_timeout(&self.listener, sockopt::Timeout::Recv, timeout)
+            .map_err(|error| Error::System { call: "setsockopt", code: error.raw_os_error() })?;
+        self.timeout = timeout;
+        Ok(())
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    ///
+    /// Nobody connects in time; the system refuses.
+    pub fn accept(&self) -> Result<Channel> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => return Channel::from_stream(stream),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let limit = self.timeout.unwrap_or_default();
+                    return Err(ChannelError::TimedOut { call: "Listener::accept", limit }.into());
+                }
+                Err(error) => return Err(system("accept", &error)),
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have removed it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The system's error; one of the standard library's own is an invalid argument.
+fn system(call: &'static str, error: &io::Error) -> Error {
+    Error::System { call, code: error.raw_os_error().unwrap_or(libc::EINVAL) }
+}

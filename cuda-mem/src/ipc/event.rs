@@ -1,0 +1,59 @@
+//! Events of several processes.
+
+use super::descriptor::{Descriptor, ExportKind};
+use super::error::DescriptorError;
+use super::{from_driver, to_driver};
+use crate::error::call;
+use crate::{Context, Event, Feature, Result};
+use core::ptr;
+use cuda_sys::{CUevent_flags, CUipcEventHandle};
+
+impl Event {
+    /// An event that other processes can import. It has no time stamps.
+    ///
+    /// # Errors
+    ///
+    /// The device does not share events; the driver refuses.
+    #[doc(alias = "CU_EVENT_INTERPROCESS")]
+    pub fn exportable(context: &Context) -> Result<Self> {
+        context.device().require(Feature::Ipc)?;
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING | CUevent_flags::CU_EVENT_INTERPROCESS)
+    }
+
+    /// Exports the event. The event has to live while others import it; each that did keeps it on its own.
+    ///
+    /// # Errors
+    ///
+    /// The event was not made by [`exportable`](Self::exportable) in this process; the driver refuses.
+    #[doc(alias = "cuIpcGetEventHandle")]
+    pub fn export(&self) -> Result<Descriptor> {
+        let mut descriptor = Descriptor::new(ExportKind::Event, self.context())?;
+        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let mut handle = CUipcEventHandle::default();
+        // SAFETY: `handle` is writable, and the event lives.
+        unsafe { call!(cuda.cuIpcGetEventHandle(&mut handle, self.raw())) }?;
+        descriptor.payload = from_driver(handle.reserved);
+        Ok(descriptor)
+    }
+
+    /// Imports an event of another process: what one records, the other waits for.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is not an event's, is another device's or this process's own; the driver refuses: the event is no
+    /// more.
+    #[doc(alias = "cuIpcOpenEventHandle")]
+    pub fn import(context: &Context, descriptor: &Descriptor) -> Result<Self> {
+        const CALL: &str = "Event::import";
+        descriptor.expect(CALL, ExportKind::Event, context)?;
+        if descriptor.is_own()? {
+            return Err(DescriptorError::OwnProcess { call: CALL, kind: ExportKind::Event }.into());
+        }
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let (handle, mut raw) = (CUipcEventHandle { reserved: to_driver(descriptor.payload) }, ptr::null_mut());
+        // SAFETY: `raw` is writable; the driver checks the handle.
+        unsafe { call!(cuda.cuIpcOpenEventHandle(&mut raw, handle)) }?;
+        // SAFETY: the driver made it for us.
+        Ok(unsafe { Self::from_raw(context, raw) })
+    }
+}

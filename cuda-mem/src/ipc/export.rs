@@ -1,0 +1,163 @@
+//! What goes from one process to another.
+
+use super::descriptor::{Descriptor, ExportKind};
+use crate::mapped::MappedExport;
+use crate::{Error, Result};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A pool on its way to another process: a descriptor and a file descriptor. There
+/// [`DevicePool::import`](crate::memory::DevicePool::import) takes it.
+#[derive(Debug)]
+pub struct PoolExport {
+    file: OwnedFd,
+    descriptor: Descriptor,
+}
+
+impl PoolExport {
+    /// Puts together what another process sent. Nothing is trusted: the import checks it.
+    pub fn from_parts(file: OwnedFd, descriptor: Descriptor) -> Self {
+        Self { file, descriptor }
+    }
+
+    /// Takes it apart.
+    pub fn into_parts(self) -> (OwnedFd, Descriptor) {
+        (self.file, self.descriptor)
+    }
+
+    /// What belongs to the file descriptor.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The same once more, with a file descriptor of its own.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses: there are too many open files.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(Self { file: duplicate(&self.file)?, descriptor: self.descriptor })
+    }
+}
+
+/// A file descriptor of the same file.
+pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
+    file.try_clone()
+        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
+}
+
+impl AsFd for PoolExport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What a channel received: what it is says which import takes it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Export {
+    /// For [`DevicePool::import`](crate::memory::DevicePool::import).
+    Pool(PoolExport),
+    /// For [`DriverPool::import_buffer`](crate::memory::DriverPool::import_buffer).
+    PoolMemory(Descriptor),
+    /// For [`DeviceMemory::import_buffer`](crate::memory::DeviceMemory::import_buffer).
+    DeviceMemory(Descriptor),
+    /// For [`MappedResource::import`](crate::MappedResource::import).
+    Mapped(MappedExport),
+    /// For [`Event::import`](crate::Event::import).
+    Event(Descriptor),
+}
+
+impl Export {
+    /// Puts together what came; nothing where there are more or fewer files than belong to it.
+    pub(super) fn from_parts(descriptor: Descriptor, files: Vec<OwnedFd>) -> Option<Self> {
+        let count = files.len();
+        let mut files = files.into_iter();
+        match (descriptor.kind, files.next(), count) {
+            (ExportKind::Pool, Some(file), 1) => Some(Self::Pool(PoolExport { file, descriptor })),
+            (ExportKind::Mapped, Some(file), 1) => {
+                Some(Self::Mapped(MappedExport::from_parts(file, (&descriptor).into())))
+            }
+            (ExportKind::PoolMemory, None, _) => Some(Self::PoolMemory(descriptor)),
+            (ExportKind::DeviceMemory, None, _) => Some(Self::DeviceMemory(descriptor)),
+            (ExportKind::Event, None, _) => Some(Self::Event(descriptor)),
+            _ => None,
+        }
+    }
+
+    /// What it says of itself.
+    pub fn kind(&self) -> ExportKind {
+        match self {
+            Self::Pool(_) => ExportKind::Pool,
+            Self::PoolMemory(_) => ExportKind::PoolMemory,
+            Self::DeviceMemory(_) => ExportKind::DeviceMemory,
+            Self::Mapped(_) => ExportKind::Mapped,
+            Self::Event(_) => ExportKind::Event,
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Descriptor {}
+    impl Sealed for super::PoolExport {}
+    impl Sealed for super::MappedExport {}
+    impl Sealed for super::Export {}
+}
+
+/// What a [`Channel`](super::Channel) can send.
+pub trait Exported: sealed::Sealed {
+    /// What the other process needs to know.
+    fn descriptor(&self) -> Descriptor;
+
+    /// The file descriptors that go with it.
+    fn file_descriptors(&self) -> Vec<BorrowedFd<'_>>;
+}
+
+impl Exported for Descriptor {
+    fn descriptor(&self) -> Descriptor {
+        *self
+    }
+
+    fn file_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+impl Exported for PoolExport {
+    fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
+    fn file_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.file.as_fd()]
+    }
+}
+
+impl Exported for MappedExport {
+    fn descriptor(&self) -> Descriptor {
+        (*self.descriptor()).into()
+    }
+
+    fn file_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.as_fd()]
+    }
+}
+
+/// What was received is sent on as it is.
+impl Exported for Export {
+    fn descriptor(&self) -> Descriptor {
+        match self {
+            Self::Pool(export) => export.descriptor,
+            Self::PoolMemory(descriptor) | Self::DeviceMemory(descriptor) | Self::Event(descriptor) => *descriptor,
+            Self::Mapped(export) => Exported::descriptor(export),
+        }
+    }
+
+    fn file_descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Pool(export) => export.file_descriptors(),
+            Self::Mapped(export) => export.file_descriptors(),
+            Self::PoolMemory(_) | Self::DeviceMemory(_) | Self::Event(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sharing between processes: memory, pools, and events to order the work on them.
+//!
+//! One process exports, another imports; between them go a [`Descriptor`], and for some a file descriptor. A [`Channel`]
+//! carries both. No process ever has to trust what it receives: a descriptor is checked against what the driver says, and
+//! an import reaches nothing but what the driver gives for it.
+//!
+//! | to share | export | import |
+//! |---|---|---|
+//! | a pool | [`DriverPool::export`](crate::memory::DriverPool::export) | [`DevicePool::import`](crate::memory::DevicePool::import) |
+//! | memory of that pool | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DriverPool::import_buffer`](crate::memory::DriverPool::import_buffer) |
+//! | memory of cuMemAlloc | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DeviceMemory::import_buffer`](crate::memory::DeviceMemory::import_buffer) |
+//! | mapped memory | [`SharedMemory::export`](crate::SharedMemory::export) | [`MappedResource::import`](crate::MappedResource::import) |
+//! | an event | [`Event::export`](crate::Event::export) | [`Event::import`](crate::Event::import) |
+//!
+//! Here both ends are in one process; `examples/share.rs` has two.
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! use cuda_mem::ipc::{Channel, Export};
+//! use cuda_mem::memory::{DevicePool, PoolOptions};
+//! use cuda_mem::{Buffer, Stream};
+//! let (mut here, mut there) = Channel::pair()?;
+//!
+//! // The process that has the memory.
+//! let stream = Stream::new(&context)?;
+//! let mut options = PoolOptions::default();
+//! options.shareable = true;
+//! let pool = DevicePool::new(&context, &options)?;
+//! let memory = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();
+//! here.send(&pool.export()?)?; // once for each pool
+//! here.send(&memory.slice(1..3)?.export()?)?; // a part keeps its place
+//!
+//! // The process that shall have it too.
+//! let Export::Pool(pool) = there.receive()? else { panic!("the pool comes first") };
+//! let pool = DevicePool::import(&context, pool)?;
+//! let Export::PoolMemory(descriptor) = there.receive()? else { panic!("then its memory") };
+//! let part = pool.import_buffer::<f32>(&descriptor, &stream)?;
+//! assert_eq!(part.to_vec()?, [2.0, 3.0]);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+//!
+//! # Who keeps what alive
+//!
+//! The exporter goes on to own its memory, and frees it when its last buffer ends. It has to keep it until the others
+//! have let go: the driver does not watch over that (a pool's memory may then hold another allocation's bytes; it never
+//! crosses into another pool). Mapped memory is kept by each process on its own.
+//!
+//! In one process each thing is imported once, however often it is asked for, and ended once, when the last importer
+//! drops it. What a process exported and gets back is its own allocation.
+//!
+//! # Fork
+//!
+//! A driver does not survive a fork: in the child every call fails, with [`Error::Forked`](crate::Error::Forked). Start
+//! processes with exec, as `std::process::Command` does.
+
+mod channel;
+mod descriptor;
+mod error;
+mod event;
+mod export;
+mod imports;
+pub(crate) mod memory;
+mod process;
+
+pub use channel::{Channel, ChannelError, Listener, MAX_FILE_DESCRIPTORS, MAX_MESSAGE};
+pub use descriptor::{Descriptor, ExportKind, PoolId, ProcessId};
+pub use error::DescriptorError;
+pub use export::{Export, Exported, PoolExport};
+
+pub(crate) use export::duplicate;
+pub(crate) use imports::Imports;
+pub(crate) use process::random;
+
+use core::ffi::c_char;
+
+/// The driver's handles are of C's char.
+fn to_driver(bytes: [u8; 64]) -> [c_char; 64] {
+    bytes.map(|byte| c_char::from_ne_bytes([byte]))
+}
+
+fn from_driver(bytes: [c_char; 64]) -> [u8; 64] {
+    bytes.map(|byte| byte.to_ne_bytes()[0])
+}

@@ -1,0 +1,216 @@
+//! Channels: what they carry, and how they fail.
+
+use super::Outcome;
+use cuda_mem::Error;
+use cuda_mem::ipc::{
+    Channel, ChannelError, Descriptor, DescriptorError, Export, ExportKind, Listener, MAX_MESSAGE, PoolExport, PoolId,
+    ProcessId,
+};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const DESCRIPTOR: Descriptor = Descriptor {
+    kind: ExportKind::PoolMemory,
+    device: cuda_mem::Uuid([1; 16]),
+    pool: PoolId([2; 16]),
+    process: ProcessId { number: 3, nonce: 4 },
+    allocation: 5,
+    size: 1000,
+    offset: 10,
+    length: 20,
+    payload: [6; 64],
+};
+
+/// A message, as channels write it.
+pub fn frame(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u32).to_le_bytes(), bytes].concat()
+}
+
+/// Sends bytes with files, whatever they are.
+pub fn send_raw(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), std::io::Error> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files)));
+    assert_eq!(sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::empty())?, bytes.len());
+    Ok(())
+}
+
+/// A channel, and the bare socket at its other end.
+fn bare() -> Result<(UnixStream, Channel), Box<dyn std::error::Error>> {
+    let (bare, other) = UnixStream::pair()?;
+    let mut channel = Channel::from_stream(other)?;
+    channel.set_timeout(Some(Duration::from_secs(10)));
+    Ok((bare, channel))
+}
+
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ChannelError {
+    match result {
+        Err(Error::Channel(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
+    let (mut here, mut there) = Channel::pair()?;
+    let file = OwnedFd::from(std::fs::File::open("/dev/zero")?);
+    let pool = PoolExport::from_parts(
+        file,
+        Descriptor { kind: ExportKind::Pool, size: 0, offset: 0, length: 0, ..DESCRIPTOR },
+    );
+    here.send(&DESCRIPTOR)?;
+    here.send(&pool)?;
+    here.send_bytes(b"")?;
+    here.send_bytes(&vec![9; MAX_MESSAGE])?;
+    assert!(matches!(there.receive()?, Export::PoolMemory(descriptor) if descriptor == DESCRIPTOR));
+    let Export::Pool(received) = there.receive()? else { return Err("no pool".into()) };
+    assert_eq!(received.descriptor(), pool.descriptor());
+    // The same file, under a number of its own that no child inherits.
+    let path =
+        |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)));
+    assert_eq!(path(received.as_fd())?, path(pool.as_fd())?);
+    assert!(rustix::io::fcntl_getfd(&received)?.contains(rustix::io::FdFlags::CLOEXEC));
+    assert_eq!(there.receive_bytes()?, b"");
+    assert_eq!(there.receive_bytes()?.len(), MAX_MESSAGE);
+    assert!(matches!(failure(here.send_bytes(&vec![9; MAX_MESSAGE + 1])), ChannelError::TooLong { .. }));
+    drop(here);
+    assert!(matches!(failure(there.receive()), ChannelError::Closed { .. }));
+    assert!(matches!(failure(there.send(&DESCRIPTOR)), ChannelError::Closed { .. }));
+    Ok(())
+}
+
+#[test]
+fn a_message_in_pieces_is_put_together() -> Outcome {
+    let (mut bare, mut channel) = bare()?;
+    let sender = std::thread::spawn(move || {
+        for byte in frame(&DESCRIPTOR.to_bytes()) {
+            bare.write_all(&[byte])?;
+            std::thread::yield_now();
+        }
+        Ok::<_, std::io::Error>(bare)
+    });
+    assert!(matches!(channel.receive()?, Export::PoolMemory(descriptor) if descriptor == DESCRIPTOR));
+    sender.join().map_err(|_| "the sender panicked")??;
+    Ok(())
+}
+
+#[test]
+fn a_process_that_ends_in_the_middle_is_an_error_of_its_own() -> Outcome {
+    let message = frame(&DESCRIPTOR.to_bytes());
+    for length in [1, 3, 4, 5, message.len() - 1] {
+        let (mut bare, mut channel) = bare()?;
+        bare.write_all(&message[..length])?;
+        drop(bare);
+        assert!(matches!(failure(channel.receive()), ChannelError::Cut { .. }), "{length} bytes");
+        assert!(matches!(failure(channel.receive()), ChannelError::Broken { .. }));
+        assert!(matches!(failure(channel.send(&DESCRIPTOR)), ChannelError::Broken { .. }));
+    }
+    Ok(())
+}
+
+#[test]
+fn garbage_and_sizes_out_of_all_proportion_are_refused() -> Outcome {
+    let (mut one, mut channel) = bare()?;
+    one.write_all(&u32::MAX.to_le_bytes())?;
+    assert!(matches!(failure(channel.receive()), ChannelError::TooLong { .. }));
+    assert!(matches!(failure(channel.receive()), ChannelError::Broken { .. }));
+
+    // What is whole, and no descriptor, leaves the channel as it was.
+    let (mut one, mut channel) = bare()?;
+    let mut changed = DESCRIPTOR.to_bytes();
+    changed[99] ^= 1;
+    for bytes in [&[0; 168][..], b"hello", b"", &changed, &DESCRIPTOR.to_bytes()[..100]] {
+        one.write_all(&frame(bytes))?;
+        let refused = channel.receive();
+        assert!(matches!(refused, Err(Error::Descriptor(_))), "{refused:?}");
+    }
+    one.write_all(&frame(&changed))?;
+    assert!(matches!(channel.receive(), Err(Error::Descriptor(DescriptorError::Checksum { .. }))));
+    one.write_all(&frame(&DESCRIPTOR.to_bytes()))?;
+    assert!(channel.receive().is_ok());
+    Ok(())
+}
+
+#[test]
+fn too_few_files_and_too_many_are_errors() -> Outcome {
+    let file = std::fs::File::open("/dev/null")?;
+    let pool = Descriptor { kind: ExportKind::Pool, size: 0, offset: 0, length: 0, ..DESCRIPTOR };
+    for (descriptor, count, expected) in [(pool, 0, 1), (pool, 2, 1), (DESCRIPTOR, 1, 0)] {
+        let (one, mut channel) = bare()?;
+        send_raw(&one, &frame(&descriptor.to_bytes()), &vec![file.as_fd(); count])?;
+        let error = failure(channel.receive());
+        let call = "Channel::receive";
+        assert_eq!(error, ChannelError::FileDescriptors { call, expected, received: count });
+        // The message was whole: the next one is read.
+        send_raw(&one, &frame(&pool.to_bytes()), &[file.as_fd()])?;
+        assert!(matches!(channel.receive()?, Export::Pool(_)));
+    }
+    let (one, mut channel) = bare()?;
+    send_raw(&one, &frame(&pool.to_bytes()), &vec![file.as_fd(); 100])?;
+    assert!(matches!(failure(channel.receive()), ChannelError::FileDescriptors { expected: 64, .. }));
+    let (one, mut channel) = bare()?;
+    send_raw(&one, &frame(b"bytes"), &[file.as_fd()])?;
+    assert!(matches!(failure(channel.receive_bytes()), ChannelError::FileDescriptors { expected: 0, received: 1, .. }));
+    Ok(())
+}
+
+#[test]
+fn nothing_waits_longer_than_it_may() -> Outcome {
+    let limit = Duration::from_millis(50);
+    let timed = |start: Instant, result: Result<(), Error>| {
+        assert!(matches!(failure(result), ChannelError::TimedOut { .. }));
+        assert!(start.elapsed() >= limit && start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    };
+    let (mut one, mut channel) = bare()?;
+    channel.set_timeout(Some(limit));
+    timed(Instant::now(), channel.receive().map(drop));
+    // Before the first byte nothing is lost.
+    one.write_all(&frame(&DESCRIPTOR.to_bytes()))?;
+    assert!(channel.receive().is_ok());
+    // One that sends a byte now and then gets no more time for it.
+    let dripping = std::thread::spawn(move || {
+        let mut sent = one.write_all(&1000_u32.to_le_bytes());
+        while sent.is_ok() {
+            sent = one.write_all(&[1]);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    timed(Instant::now(), channel.receive().map(drop));
+    assert!(matches!(failure(channel.receive()), ChannelError::Broken { .. }));
+    drop(channel);
+    dripping.join().map_err(|_| "the sender panicked")?;
+
+    // Nobody takes what is sent.
+    let (_one, mut channel) = bare()?;
+    channel.set_timeout(Some(limit));
+    let mut result = Ok(());
+    while result.is_ok() {
+        let start = Instant::now();
+        result = channel.send_bytes(&[0; MAX_MESSAGE]);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    assert!(matches!(failure(result), ChannelError::TimedOut { .. }));
+    Ok(())
+}
+
+#[test]
+fn a_listener_takes_connections_at_a_path() -> Outcome {
+    let path = std::env::temp_dir().join(format!("cuda-mem-test-{}", std::process::id()));
+    let mut listener = Listener::bind(&path)?;
+    assert!(matches!(Listener::bind(&path), Err(Error::System { call: "bind", code: libc::EADDRINUSE })));
+    let mut here = Channel::connect(&path)?;
+    let mut there = listener.accept()?;
+    here.send(&DESCRIPTOR)?;
+    assert!(there.receive().is_ok());
+    listener.set_timeout(Some(Duration::from_millis(20)))?;
+    assert!(matches!(failure(listener.accept()), ChannelError::TimedOut { .. }));
+    drop(listener);
+    assert!(!path.exists());
+    let refused = Channel::connect(&path).err();
+    assert!(matches!(refused, Some(Error::System { call: "connect", .. })), "{refused:?}");
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a process exported and gets back, and what it cannot export.
+
+use super::{Outcome, Source, setup, shareable, sources};
+use cuda_mem::ipc::{Channel, DescriptorError, Export};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
+use cuda_mem::{Buffer, Error, Event, Feature, Stream};
+use ffi_tests::pattern;
+
+#[test]
+fn what_a_process_exported_comes_back_as_the_same_allocation() -> Outcome {
+    sources(|setup, source, stream| {
+        let (mut here, mut there) = Channel::pair()?;
+        let (bytes, other_stream) = (pattern(1000, 1), Stream::new(&setup.context)?);
+        let memory = source.shared(&bytes, stream)?;
+        here.send(&memory.slice(100..200)?.export()?)?;
+        let (mut back, descriptor) = match (source, there.receive()?) {
+            (Source::Pool(pool), Export::PoolMemory(descriptor)) => {
+                let same_pool = DevicePool::import(&setup.context, pool.export()?)?;
+                assert_eq!(&same_pool, pool);
+                assert!(!same_pool.is_imported());
+                (same_pool.import_buffer::<u8>(&descriptor, &other_stream)?, descriptor)
+            }
+            (Source::Plain(memory), Export::DeviceMemory(descriptor)) => {
+                (memory.import_buffer::<u8>(&descriptor, &other_stream)?, descriptor)
+            }
+            (_, other) => return Err(format!("{other:?} came").into()),
+        };
+        assert!(back.shares_with(&memory));
+        assert_eq!(back.to_vec()?, &bytes[100..200]);
+        back.fill(.., 7)?;
+        back.synchronize()?;
+        assert_eq!(memory.slice(99..101)?.to_vec()?, [bytes[99], 7]);
+        drop(back);
+        assert!(memory.try_into_exclusive().is_err(), "another process may still have it");
+        // The exporter has freed it.
+        let gone = match source {
+            Source::Pool(pool) => pool.import_buffer::<u8>(&descriptor, stream).err(),
+            Source::Plain(memory) => memory.import_buffer::<u8>(&descriptor, stream).err(),
+        };
+        assert!(matches!(gone, Some(Error::Descriptor(DescriptorError::Freed { .. }))), "{gone:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pool_is_found_while_it_lives() -> Outcome {
+    let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let (one, two) = (shareable(&setup)?, shareable(&setup)?);
+    let (first, second) = (one.id().ok_or("no name")?, two.id().ok_or("no name")?);
+    assert_ne!(first, second);
+    assert_eq!(DevicePool::find(&setup.context, first).as_ref(), Some(&one));
+    assert_eq!(DevicePool::find(&setup.context, second).as_ref(), Some(&two));
+    drop(one);
+    assert!(DevicePool::find(&setup.context, first).is_none());
+    Ok(())
+}
+
+#[test]
+fn what_is_not_made_for_sharing_says_so() -> Outcome {
+    let Some(setup) = setup(Feature::DevicePools)? else { return Ok(()) };
+    let stream = Stream::new(&setup.context)?;
+    let pool = DevicePool::new(&setup.context, &PoolOptions::default())?;
+    assert_eq!(pool.id(), None);
+    let memory = Buffer::filled(&pool, 10, 1u8, &stream)?.into_shared();
+    for error in [pool.export().err(), memory.export().err()] {
+        let text = error.ok_or("it was exported")?.to_string();
+        assert!(text.contains("PoolOptions::shareable"), "{text}");
+    }
+    // An error leaves the memory as it was.
+    assert!(memory.try_into_exclusive().is_ok());
+    let plain = Buffer::filled(&DeviceMemory::new(&setup.context), 10, 1u8, &stream)?.into_shared();
+    let wrong = pool.import_buffer::<u8>(&plain.export()?, &stream).err();
+    assert!(matches!(wrong, Some(Error::Descriptor(DescriptorError::WrongKind { .. }))), "{wrong:?}");
+    Ok(())
+}
+
+#[test]
+fn an_event_is_not_imported_where_it_was_made() -> Outcome {
+    let Some(setup) = setup(Feature::Ipc)? else { return Ok(()) };
+    let event = Event::exportable(&setup.context)?;
+    let own = Event::import(&setup.context, &event.export()?).err();
+    assert!(matches!(own, Some(Error::Descriptor(DescriptorError::OwnProcess { .. }))), "{own:?}");
+    Ok(())
+}
+
+#[test]
+fn elements_keep_their_size_and_alignment() -> Outcome {
+    sources(|_, source, stream| {
+        let memory = source.shared(&pattern(100, 2), stream)?;
+        let import = |descriptor| match source {
+            Source::Pool(pool) => pool.import_buffer::<u32>(&descriptor, stream).map(|words| words.len()),
+            Source::Plain(memory) => memory.import_buffer::<u32>(&descriptor, stream).map(|words| words.len()),
+        };
+        assert_eq!(import(memory.slice(4..12)?.export()?), Ok(2));
+        assert!(matches!(import(memory.slice(4..11)?.export()?), Err(Error::Misaligned { what: "size", .. })));
+        assert!(matches!(import(memory.slice(5..13)?.export()?), Err(Error::Misaligned { what: "address", .. })));
+        Ok(())
+    })
+}

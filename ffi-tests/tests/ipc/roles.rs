@@ -1,0 +1,274 @@
+//! What the other process does.
+
+use super::{Outcome, PATIENCE, ROLE, inverted, nothing_dropped, pattern, same, shareable};
+use cuda_mem::ipc::{Channel, Descriptor, Export};
+use cuda_mem::memory::kind::Device;
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess};
+use cuda_mem::{Buffer, Error, Event, MappedResource, SharedBuffer, Stream};
+use ffi_tests::Setup;
+use std::error::Error as StdError;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// A process that imports: what it has, and whom it talks to.
+pub struct Importer {
+    pub setup: Setup,
+    pub channel: Channel,
+    pub stream: Stream,
+    pub pool: Option<DevicePool>,
+}
+
+pub fn play(role: &str) -> Outcome {
+    let mut channel = Channel::from_stream(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))?;
+    channel.set_timeout(Some(PATIENCE));
+    let setup = Setup::from_environment()?;
+    let stream = Stream::new(&setup.context)?;
+    let mut importer = Importer { setup, channel, stream, pool: None };
+    match role {
+        "mirror" => importer.mirror(),
+        "relay" => importer.relay(),
+        "twice" => importer.twice(),
+        "threads" => importer.threads(),
+        "uses" => importer.uses(),
+        "holder" => importer.holder(),
+        "exporter" => importer.exporter(),
+        "pool_only" => importer.pool_only(),
+        "access" => importer.access(),
+        "event" => importer.event(),
+        "forged" => super::forged::play(&mut importer),
+        "replayed" => super::forged::replayed(&mut importer),
+        "files" => super::files::play(&mut importer),
+        "fork" => importer.fork(),
+        other => Err(format!("{ROLE}={other} is no role").into()),
+    }?;
+    let Importer { setup, stream, pool, .. } = importer;
+    stream.synchronize()?;
+    drop(pool);
+    nothing_dropped(&setup)
+}
+
+impl Importer {
+    /// Imports memory, of the pool that came before it or of cuMemAlloc.
+    pub fn import(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<u8, Device>, Error> {
+        match &self.pool {
+            Some(pool) => pool.import_buffer(descriptor, stream),
+            None => DeviceMemory::new(&self.setup.context).import_buffer(descriptor, stream),
+        }
+    }
+
+    /// Receives memory, and before it the pool, if one comes.
+    pub fn receive(&mut self) -> Result<Descriptor, Box<dyn StdError>> {
+        loop {
+            match self.channel.receive()? {
+                Export::Pool(pool) => self.pool = Some(DevicePool::import(&self.setup.context, pool)?),
+                Export::PoolMemory(descriptor) | Export::DeviceMemory(descriptor) => return Ok(descriptor),
+                other => return Err(format!("{other:?} came").into()),
+            }
+        }
+    }
+
+    /// Shows what memory holds, and inverts it, until something else comes.
+    fn mirror(&mut self) -> Outcome {
+        loop {
+            let descriptor = match self.channel.receive() {
+                Ok(Export::Pool(pool)) => {
+                    self.pool = Some(DevicePool::import(&self.setup.context, pool)?);
+                    continue;
+                }
+                Ok(Export::PoolMemory(descriptor) | Export::DeviceMemory(descriptor)) => descriptor,
+                Ok(Export::Mapped(export)) => {
+                    let memory = MappedResource::new(&self.setup.context)?.import(export)?;
+                    let mut seen = vec![0; memory.len()];
+                    memory.copy_to_slice(0, &mut seen)?;
+                    memory.copy_from_slice(0, &inverted(&seen))?;
+                    self.channel.send_bytes(&seen)?;
+                    self.channel.send_bytes(b"inverted")?;
+                    continue;
+                }
+                // Bytes that are no descriptor.
+                Err(Error::Descriptor(_)) => return Ok(()),
+                other => return Err(format!("{other:?} came").into()),
+            };
+            let mut memory = self.import(&descriptor, &self.stream)?;
+            let seen = memory.to_vec()?;
+            memory.copy_from_slice(0, &inverted(&seen))?;
+            memory.synchronize()?;
+            self.channel.send_bytes(&seen)?;
+            self.channel.send_bytes(b"inverted")?;
+        }
+    }
+
+    fn relay(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let memory = self.import(&descriptor, &self.stream)?;
+        if let Some(pool) = &self.pool {
+            assert!(pool.is_imported());
+            self.channel.send(&pool.export()?)?;
+        }
+        self.channel.send(&memory.slice(100..)?.export()?)?;
+        assert_eq!(self.channel.receive_bytes()?, b"end");
+        Ok(())
+    }
+
+    fn twice(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let other_stream = Stream::new(&self.setup.context)?;
+        let (one, two) = (self.import(&descriptor, &self.stream)?, self.import(&descriptor, &other_stream)?);
+        assert_eq!(one.device_pointer(), two.device_pointer());
+        drop(one);
+        self.stream.synchronize()?;
+        same("after the first end", &two.to_vec()?, &pattern(5000, 8))?;
+        let one = self.import(&descriptor, &self.stream)?;
+        drop(two);
+        other_stream.synchronize()?;
+        same("after the second end", &one.to_vec()?, &pattern(5000, 8))?;
+        drop(one);
+        self.stream.synchronize()?;
+        let again = self.import(&descriptor, &self.stream)?;
+        same("imported anew", &again.to_vec()?, &pattern(5000, 8))?;
+        assert!(again.try_into_exclusive().is_err(), "imported memory stays shared");
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    fn threads(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let this = &*self;
+        let results = std::thread::scope(|scope| {
+            let threads = [0; 4].map(|_| {
+                scope.spawn(|| -> Result<(), String> {
+                    let stream = Stream::new(&this.setup.context).map_err(|error| error.to_string())?;
+                    for _ in 0..50 {
+                        let memory = this.import(&descriptor, &stream).map_err(|error| error.to_string())?;
+                        let seen = memory.to_vec().map_err(|error| error.to_string())?;
+                        same("a thread", &seen, &pattern(5000, 8))?;
+                    }
+                    Ok(())
+                })
+            });
+            threads.map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned()).and_then(|result| result))
+        });
+        results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    /// One user lets go with work held back on its stream; the last one's stream then waits for it.
+    fn uses(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let slow = Stream::new(&self.setup.context)?;
+        let (first, last) = (self.import(&descriptor, &slow)?, self.import(&descriptor, &self.stream)?);
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        slow.launch_host_function(move || gate.recv_timeout(PATIENCE).unwrap_or_default())?;
+        let opener = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            open.send(())
+        });
+        drop(first);
+        drop(last);
+        self.stream.synchronize()?;
+        assert!(slow.is_done()?, "the memory was let go before the work on it was done");
+        opener.join().map_err(|_| "the opener panicked")??;
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    fn holder(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let memory = self.import(&descriptor, &self.stream)?;
+        assert_eq!(memory.len(), 5000);
+        self.channel.send_bytes(b"held")?;
+        self.channel.receive_bytes()?;
+        Ok(())
+    }
+
+    fn exporter(&mut self) -> Outcome {
+        let pool = shareable(&self.setup)?;
+        let memory = Buffer::from_slice(&pool, &pattern(4000, 1), &self.stream)?.into_shared();
+        self.channel.send(&pool.export()?)?;
+        self.channel.send(&memory.export()?)?;
+        self.channel.receive_bytes()?;
+        Ok(())
+    }
+
+    fn receive_pool(&mut self) -> Result<DevicePool, Box<dyn StdError>> {
+        let Export::Pool(export) = self.channel.receive()? else { return Err("no pool".into()) };
+        Ok(DevicePool::import(&self.setup.context, export)?)
+    }
+
+    fn pool_only(&mut self) -> Outcome {
+        let pool = self.receive_pool()?;
+        let refused = |result: Result<(), Error>| matches!(result, Err(Error::ImportedPool { .. }));
+        assert!(refused(Buffer::<u8, _>::zeroed(&pool, 100, &self.stream).map(drop)));
+        assert!(refused(pool.attributes().map(drop)));
+        assert!(refused(pool.trim_to(0)));
+        assert!(refused(pool.set_release_threshold(0)));
+        assert!(pool.is_imported());
+        let id = pool.id().ok_or("an imported pool has a name")?;
+        let found = DevicePool::find(&self.setup.context, id).ok_or("it is here")?;
+        assert_eq!(found, pool);
+        drop(pool);
+        assert!(refused(found.trim_to(0)), "one of two is left");
+        drop(found);
+        assert!(DevicePool::find(&self.setup.context, id).is_none());
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    fn access(&mut self) -> Outcome {
+        let pool = self.receive_pool()?;
+        let devices = self.setup.driver.devices()?;
+        assert_eq!(pool.access(&devices[0])?, PoolAccess::ReadWrite);
+        assert_eq!(pool.access(&devices[1])?, PoolAccess::None);
+        pool.allow_access(&devices[1])?;
+        assert_eq!(pool.access(&devices[1])?, PoolAccess::ReadWrite);
+        pool.deny_access(&devices[1])?;
+        assert_eq!(pool.access(&devices[1])?, PoolAccess::None);
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    fn event(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        let Export::Event(event) = self.channel.receive()? else { return Err("no event".into()) };
+        let event = Event::import(&self.setup.context, &event)?;
+        assert!(event.export().is_err(), "the driver does not pass events on");
+        self.stream.wait(&event)?;
+        let memory = self.import(&descriptor, &self.stream)?;
+        self.channel.send_bytes(b"waiting")?;
+        let seen = memory.to_vec()?;
+        assert!(event.has_passed()?);
+        self.channel.send_bytes(&seen)?;
+        Ok(())
+    }
+
+    fn fork(&mut self) -> Outcome {
+        let (context, parent) = (&self.setup.context, std::process::id());
+        let is_forked = |error: Option<Error>| match error {
+            Some(Error::Forked { loaded_by, process, .. }) => loaded_by == parent && process == std::process::id(),
+            _ => false,
+        };
+        // SAFETY: the child calls the driver, which refuses at once, and ends without running any clean-up.
+        match unsafe { libc::fork() } {
+            -1 => Err(std::io::Error::last_os_error().into()),
+            0 => {
+                let told = is_forked(context.synchronize().err())
+                    && is_forked(Stream::new(context).err())
+                    && is_forked(self.setup.driver.device(0).err())
+                    && context.synchronize().is_err_and(|error| error.to_string().contains("forked"));
+                // Values that end in the child are quiet.
+                drop(self.stream.clone());
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(!told)) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: the child is ours, and `status` is writable.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert_eq!(status, 0, "the forked process was not told");
+                context.synchronize()?;
+                Ok(())
+            }
+        }
+    }
+}
