@@ -586,6 +586,34 @@ fn a_driver_without_virtual_memory_is_named() -> Outcome {
 }
 
 #[test]
+fn a_refused_free_gives_the_buffer_back_whole() -> Outcome {
+    alone(|_| {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let (stream, memory) = (Stream::new(&context)?, VirtualMemory::new(&context, &VirtualOptions::default())?);
+        let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;
+        softgpu::faults([softgpu::Fault::call("cuMemUnmap", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+        let refused = buffer.close();
+        softgpu::faults([]);
+        let refused = refused.expect_err("the driver refused to unmap");
+        assert_eq!(refused.error.driver_code(), Some(CUresult::CUDA_ERROR_UNKNOWN), "{}", refused.error);
+        assert_eq!(refused.value.to_vec()?, [1, 2, 3]);
+        refused.value.close()?;
+        assert_eq!(softgpu::ledger().count(softgpu::Kind::PhysicalMemory), 0);
+
+        // What a drop could not free ends with the resource.
+        let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;
+        softgpu::faults([softgpu::Fault::call("cuMemUnmap", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+        drop(buffer);
+        softgpu::faults([]);
+        assert_eq!(context.take_drop_errors().errors.len(), 1);
+        assert_eq!(softgpu::ledger().count(softgpu::Kind::PhysicalMemory), 1);
+        drop(memory);
+        assert_eq!(softgpu::ledger().count(softgpu::Kind::PhysicalMemory), 0);
+        Ok(())
+    })
+}
+
+#[test]
 fn memory_ends_also_where_its_context_was_destroyed() -> Outcome {
     alone(|_| {
         let driver = Driver::software()?;
