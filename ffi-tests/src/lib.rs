@@ -7,8 +7,11 @@ pub mod cases;
 pub mod kernel;
 pub mod suite;
 
-use cuda_mem::{Context, Driver, Error};
+use cuda_mem::{Context, Driver, Error, Stream};
 use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use suite::Outcome;
 
 /// The libraries under test.
 #[derive(Debug, Clone)]
@@ -50,6 +53,37 @@ impl Setup {
         let release = provider.version.map_or_else(|| "unknown".to_owned(), |release| release.to_string());
         format!("CUDA {release} of {}, {device}, vkgdr of {vkgdr}", provider.library)
     }
+}
+
+/// Runs a test while no other of the process does: free memory and the software GPU's ledger are one for the process.
+/// Afterwards nothing may be left behind, no drop may have met an error, and nothing may have been misused.
+///
+/// # Errors
+///
+/// The test's own, or that there is no driver.
+///
+/// # Panics
+///
+/// Something was left behind, or misused.
+pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let setup = Setup::from_environment()?;
+    let misuse = softgpu::misuse().len();
+    test(&setup)?;
+    assert_eq!(setup.context.take_drop_errors().errors, []);
+    assert_eq!(softgpu::misuse()[misuse..], []);
+    assert_eq!(softgpu_leaks(setup), None);
+    Ok(())
+}
+
+/// Holds a stream back for a while.
+///
+/// # Errors
+///
+/// The driver refuses.
+pub fn delay(stream: &Stream) -> Result<(), Error> {
+    stream.launch_host_function(|| std::thread::sleep(Duration::from_millis(30)))
 }
 
 /// Bytes that differ by place and by seed.

@@ -165,7 +165,7 @@ fn virtual_memory(driver: &Driver) -> Outcome {
     let mut growable = GrowableBuffer::<u8>::with_capacity(&memory, 2 * unit, &stream)?;
     let mut model = Vec::new();
     for (length, moves) in [(10, false), (unit + 1, false), (3 * unit, true), (100, false), (2 * unit, false)] {
-        let (before, address) = (growable.len(), growable.device_pointer());
+        let (before, address, physical) = (growable.len(), growable.device_pointer(), growable.physical_size());
         let done = if length < before {
             growable.shrink_to(length).map(|()| Growth::InPlace)
         } else {
@@ -177,7 +177,8 @@ fn virtual_memory(driver: &Driver) -> Outcome {
                 model.resize(length, 0);
             }
             Err(error) => {
-                assert_eq!((growable.len(), growable.device_pointer()), (before, address));
+                let after = (growable.len(), growable.device_pointer(), growable.physical_size());
+                assert_eq!(after, (before, address, physical), "a step that failed: {error}");
                 same("after a step that failed", &growable.to_vec()?, &model)?;
                 return Err(error.into());
             }

@@ -1,45 +1,30 @@
 //! Buffers of mapped memory: typed, with a home stream, read and written by the CPU through guards. Runs on any driver,
-//! with every coherence. One test at a time: the software GPU's ledger is one for the process.
+//! with every coherence.
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{Accessibility, DevicePool, PoolOptions, ResourceHandle};
 use cuda_mem::{Buffer, Driver, Error, Stream};
-use ffi_tests::suite::WISHES;
-use ffi_tests::{Setup, pattern, same, softgpu_leaks};
-use std::error::Error as StdError;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use ffi_tests::suite::{Outcome, WISHES};
+use ffi_tests::{Setup, alone, delay, pattern, same};
 
-type Outcome = Result<(), Box<dyn StdError>>;
-
-/// Runs a test alone, with each coherence that there is; then nothing may be left behind, no drop may have met an error,
-/// and nothing may have been misused.
-fn alone(test: impl Fn(&Setup, &MappedResource) -> Outcome) -> Outcome {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let setup = Setup::from_environment()?;
-    let misuse = softgpu::misuse().len();
-    for (name, wish) in WISHES {
-        match MappedResource::with_coherence(&setup.context, wish) {
-            Ok(resource) => test(&setup, &resource).map_err(|error| format!("{name}: {error}"))?,
-            Err(error) if wish == CoherenceWish::Required => println!("skipped: {name}: {error}"),
-            Err(error) => return Err(error.into()),
+/// Runs a test with each coherence that there is.
+fn with_each_coherence(test: impl Fn(&Setup, &MappedResource) -> Outcome) -> Outcome {
+    alone(|setup| {
+        for (name, wish) in WISHES {
+            match MappedResource::with_coherence(&setup.context, wish) {
+                Ok(resource) => test(setup, &resource).map_err(|error| format!("{name}: {error}"))?,
+                Err(error) if wish == CoherenceWish::Required => println!("skipped: {name}: {error}"),
+                Err(error) => return Err(error.into()),
+            }
         }
-    }
-    assert_eq!(setup.context.take_drop_errors().errors, []);
-    assert_eq!(softgpu::misuse()[misuse..], []);
-    assert_eq!(softgpu_leaks(setup), None);
-    Ok(())
-}
-
-fn delay(stream: &Stream) -> Result<(), Error> {
-    stream.launch_host_function(|| std::thread::sleep(Duration::from_millis(20)))
+        Ok(())
+    })
 }
 
 #[test]
 fn guards_flush_and_invalidate() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         for size in [1usize, 63, 64, 65, 4097, 1 << 20] {
             let mut buffer = Buffer::from_slice(resource, &pattern(size, 1), &stream)?;
@@ -73,7 +58,7 @@ fn guards_flush_and_invalidate() -> Outcome {
 
 #[test]
 fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let pool = DevicePool::new(&setup.context, &PoolOptions::default())?;
         let mut mapped = Buffer::<[f64; 3], _>::zeroed(resource, 100, &stream)?;
@@ -102,7 +87,7 @@ fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
 
 #[test]
 fn parts_never_share_an_atom() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         let atom = resource.allocate(1)?.coherence().atom();
         let length = 4 * atom.max(64);
@@ -140,7 +125,7 @@ fn parts_never_share_an_atom() -> Outcome {
 
 #[test]
 fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
-    alone(|setup, _| {
+    alone(|setup| {
         if !setup.is_software() {
             println!("skipped: a failing flush: it needs the software GPU's faults");
             return Ok(());
@@ -164,7 +149,7 @@ fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
 
 #[test]
 fn the_end_waits_for_work_and_gives_the_memory_back() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         let size = 1 << 20;
         drop(Buffer::<u8, _>::zeroed(resource, size, &stream)?);
@@ -195,7 +180,7 @@ fn the_end_waits_for_work_and_gives_the_memory_back() -> Outcome {
 
 #[test]
 fn a_block_can_be_handed_out_and_in() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         let buffer = Buffer::from_slice(resource, &[5u32, 6], &stream)?;
         let (block, shared, stream) = buffer.into_block()?;
@@ -214,7 +199,7 @@ fn a_block_can_be_handed_out_and_in() -> Outcome {
 
 #[test]
 fn impossible_sizes_are_refused() -> Outcome {
-    alone(|setup, resource| {
+    with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         match Buffer::<u8, _>::uninit(resource, 1_000_000_000_000_000, &stream) {
             Err(Error::OutOfMemory { requested: 1_000_000_000_000_000, .. }) => {}
@@ -233,7 +218,7 @@ fn impossible_sizes_are_refused() -> Outcome {
 
 #[test]
 fn the_cpus_mapping_ends_also_where_the_context_was_destroyed() -> Outcome {
-    alone(|_, _| {
+    alone(|_| {
         let driver = Driver::software()?;
         let context = driver.device(0)?.create_context()?;
         let (stream, resource) = (Stream::new(&context)?, MappedResource::new(&context)?);

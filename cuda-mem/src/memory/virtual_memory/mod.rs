@@ -321,12 +321,12 @@ unsafe impl MemoryResource for Inner {
         // The driver does not wait before it unmaps: work under way would fault.
         stream.synchronize()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
-        let ended = mapping.end();
-        if ended.is_err() {
-            // For another try, and for the resource's end.
+        let unmapped = mapping.truncate(0);
+        if unmapped.is_err() {
+            // All of it is still there: for another try, or for the resource's end.
             self.keep(mapping);
         }
-        ended
+        unmapped
     }
 
     fn abandon(&self, block: Block) {

@@ -12,7 +12,6 @@ use cuda_sys::CUdeviceptr;
 pub(super) struct Reservation {
     context: Context,
     base: CUdeviceptr,
-    /// In bytes; 0 once the range was given back.
     size: usize,
 }
 
@@ -44,18 +43,6 @@ impl Reservation {
     pub fn size(&self) -> usize {
         self.size
     }
-
-    /// Gives the addresses back. Nothing is mapped there any more.
-    pub fn free(&mut self) -> Result<()> {
-        if self.size == 0 {
-            return Ok(());
-        }
-        let cuda = self.context.driver().raw();
-        // SAFETY: the range is ours, whole, and given back once.
-        unsafe { call!(cuda.cuMemAddressFree(self.base, self.size)) }?;
-        self.size = 0;
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Reservation {
@@ -66,7 +53,9 @@ impl fmt::Debug for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let context = self.context.clone();
-        end_detached(&context, "freeing reserved addresses", |_| self.free());
+        end_detached(&self.context, "freeing reserved addresses", |cuda| {
+            // SAFETY: the range is ours, whole, and given back once; nothing is mapped there any more.
+            unsafe { call!(cuda.cuMemAddressFree(self.base, self.size)) }
+        });
     }
 }
