@@ -286,7 +286,7 @@ impl Drop for Inner {
         let liveness = self.liveness();
         let driver = self.device.driver();
         let cuda = driver.raw();
-        let _teardown = driver.teardown();
+        let teardown = driver.teardown();
         let result = match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and nothing made in it is left: what is made in a context holds it.
@@ -295,6 +295,8 @@ impl Drop for Inner {
             Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
+        // Not around the report of an error: its hook may end other values.
+        drop(teardown);
         match result {
             // A primary context that others have reset has no count left to give back.
             Err(_) if liveness != Liveness::Alive => {}

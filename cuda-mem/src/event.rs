@@ -139,8 +139,9 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let _teardown = self.context.driver().teardown();
         self.context.end("destroying an event", |cuda| {
+            // Not around the report of an error: its hook may end other values.
+            let _teardown = self.context.driver().teardown();
             // SAFETY: ours; work that waits for it keeps what it needs.
             unsafe { call!(cuda.cuEventDestroy_v2(self.raw)) }
         });

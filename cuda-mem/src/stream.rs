@@ -273,8 +273,9 @@ impl Drop for Inner {
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
         }
-        let _teardown = self.context.driver().teardown();
         self.context.end("destroying a stream", |cuda| {
+            // Not around the report of an error: its hook may end other values.
+            let _teardown = self.context.driver().teardown();
             // SAFETY: ours, and used by nobody any more; the driver finishes its work.
             unsafe { call!(cuda.cuStreamDestroy_v2(self.raw)) }
         });

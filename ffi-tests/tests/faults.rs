@@ -360,3 +360,25 @@ fn sharing_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("sharing", sharing).map(drop)
 }
+
+#[test]
+fn a_hook_of_drop_errors_may_end_other_values() -> Outcome {
+    let _alone = alone();
+    let context = Driver::software()?.device(0)?.create_context()?;
+    let (stream, event) = (Stream::new(&context)?, Event::new(&context)?);
+    let event = Mutex::new(Some(event));
+    context.set_drop_error_hook(Some(std::sync::Arc::new(move |_| {
+        drop(event.lock().unwrap_or_else(PoisonError::into_inner).take());
+    })));
+    // The stream is destroyed, and the call says that it was not.
+    let mut fault = Fault::call("cuStreamDestroy_v2", 1, CUresult::CUDA_ERROR_UNKNOWN);
+    fault.after = true;
+    softgpu::faults([fault]);
+    drop(stream);
+    softgpu::faults([]);
+    assert_eq!(context.take_drop_errors().errors.len(), 1);
+    context.set_drop_error_hook(None);
+    drop(context);
+    assert!(softgpu::ledger().is_empty(), "{}", softgpu::ledger());
+    Ok(())
+}

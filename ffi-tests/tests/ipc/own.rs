@@ -1,6 +1,6 @@
 //! What a process exported and gets back, and what it cannot export.
 
-use super::{Outcome, Source, setup, shareable, sources};
+use super::{Outcome, PATIENCE, Source, setup, shareable, sources};
 use cuda_mem::ipc::{Channel, DescriptorError, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, Stream};
@@ -38,6 +38,25 @@ fn what_a_process_exported_comes_back_as_the_same_allocation() -> Outcome {
             Source::Plain(memory) => memory.import_buffer::<u8>(&descriptor, stream).err(),
         };
         assert!(matches!(gone, Some(Error::Descriptor(DescriptorError::Freed { .. }))), "{gone:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_export_waits_for_the_work_on_the_memory() -> Outcome {
+    sources(|_, source, stream| {
+        let mut memory = source.shared(&[1; 100], stream)?;
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        stream.launch_host_function(move || gate.recv_timeout(PATIENCE).unwrap_or_default())?;
+        memory.fill(.., 2)?;
+        assert!(!stream.is_done()?);
+        let opener = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            open.send(())
+        });
+        memory.export()?;
+        assert!(stream.is_done()?, "another process would see memory that is not written yet");
+        opener.join().map_err(|_| "the opener panicked")??;
         Ok(())
     })
 }
