@@ -22,6 +22,7 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
@@ -37,6 +38,7 @@ mod driver;
 mod drop_errors;
 mod error;
 mod event;
+mod host_buffer;
 mod host_copy;
 pub mod mapped;
 pub mod memory;
@@ -51,6 +53,7 @@ pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
+pub use host_buffer::HostBuffer;
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
 pub use support::{Feature, Support};
@@ -74,6 +77,10 @@ const _: () = {
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<memory::SharedResource>();
     crosses_threads::<memory::DevicePool>();
+    crosses_threads::<memory::PinnedPool>();
+    crosses_threads::<memory::ManagedMemory>();
+    crosses_threads::<memory::RegisteredMemory<Vec<u8>>>();
+    crosses_threads::<HostBuffer<u8>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();

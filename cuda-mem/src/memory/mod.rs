@@ -1,13 +1,23 @@
 //! Sources of memory.
 
 mod device;
+mod host;
 pub mod kind;
+mod location;
+mod managed;
+mod pinned;
 mod pointer;
 mod pool;
+mod registered;
 mod resource;
 
 pub use device::DeviceMemory;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
+pub use location::Location;
+pub use managed::{Attachment, ManagedMemory};
+pub use pinned::{PinnedMemory, PinnedOptions};
 pub use pointer::PointerInfo;
 pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
+pub use pool::{ManagedPool, PinnedPool};
+pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};
