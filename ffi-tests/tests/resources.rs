@@ -2,6 +2,8 @@
 //! driver; what asks for an older one runs on the software GPU in a process of its own. One test at a time: the ledger
 //! is one for the process.
 
+#![expect(clippy::unwrap_used, reason = "what tests have in common panics as they do")]
+
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::kind::{Managed, Pinned};
 use cuda_mem::memory::{
