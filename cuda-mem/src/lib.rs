@@ -23,6 +23,7 @@
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`graph`] | work that is captured once and launched often |
+//! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
 //! | [`ipc`] | memory and events of several processes |
@@ -41,6 +42,7 @@ mod drop_errors;
 mod error;
 mod event;
 pub mod graph;
+mod host_buffer;
 mod host_copy;
 pub mod ipc;
 mod kernels;
@@ -59,6 +61,7 @@ pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorRe
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
+pub use host_buffer::HostBuffer;
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
 pub use support::{Feature, Support};
@@ -85,6 +88,10 @@ const _: () = {
     crosses_threads::<memory::VirtualMemory>();
     crosses_threads::<memory::PhysicalMemory>();
     crosses_threads::<memory::GrowableBuffer<*mut u8>>();
+    crosses_threads::<memory::PinnedPool>();
+    crosses_threads::<memory::ManagedMemory>();
+    crosses_threads::<memory::RegisteredMemory<Vec<u8>>>();
+    crosses_threads::<HostBuffer<u8>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();

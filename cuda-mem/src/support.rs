@@ -46,6 +46,8 @@ pub enum Feature {
     Ipc,
     /// Registering memory of the host.
     HostRegister,
+    /// Registering memory of the host that devices only read.
+    ReadOnlyHostRegister,
 }
 
 struct Needs {
@@ -59,7 +61,7 @@ struct Needs {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 14] = [
+    pub const ALL: [Feature; 15] = [
         Feature::DevicePools,
         Feature::HostPools,
         Feature::HostNumaPools,
@@ -74,6 +76,7 @@ impl Feature {
         Feature::GpuDirectRdma,
         Feature::Ipc,
         Feature::HostRegister,
+        Feature::ReadOnlyHostRegister,
     ];
 
     fn needs(self) -> Needs {
@@ -163,6 +166,12 @@ impl Feature {
                 "a device that supports it",
                 None,
                 Some(Attribute::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
+            ),
+            Feature::ReadOnlyHostRegister => of(
+                "registering memory of the host that devices only read",
+                "CUDA 11.1 and a device that supports it",
+                None,
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED),
             ),
         }
     }

@@ -72,21 +72,22 @@ impl Driver {
         let ask = resolve(c"cuGetProcAddress_v2");
         // SAFETY: the caller vouches for the addresses of `resolve`; the driver for those of cuGetProcAddress, which
         // is asked for the form of the release that wrapper.h describes.
-        let functions = unsafe {
+        let (functions, version) = unsafe {
             let ask = crate::table::function::<GetProcAddress>(ask);
-            Functions::fill(&mut |symbol| match (resolve(symbol.name), ask) {
+            let mut find = |symbol: &Symbol| match (resolve(symbol.name), ask) {
                 (address, Some(ask)) if address.is_null() => proc_address(ask, symbol),
                 (address, _) => address,
-            })
+            };
+            let version = crate::table::function(find(&VERSION)).and_then(|get| release_of(get));
+            // Asked for a form that is newer than itself, a driver gives the newest that it has, with other arguments.
+            let is_newer = |symbol: &Symbol| version.is_some_and(|version| symbol.since > version);
+            let functions = Functions::fill(&mut |symbol| match (resolve(symbol.name), ask) {
+                (address, Some(ask)) if address.is_null() && !is_newer(symbol) => proc_address(ask, symbol),
+                (address, _) => address,
+            });
+            (functions, version)
         };
-        let mut driver =
-            Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version: None } };
-        let mut number: c_int = 0;
-        // SAFETY: `number` is writable; the function may be called before cuInit.
-        if let Ok(CUresult::CUDA_SUCCESS) = unsafe { driver.cuDriverGetVersion(&mut number) } {
-            driver.provider.version = u32::try_from(number).ok().map(Release::from_number);
-        }
-        driver
+        Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version } }
     }
 
     /// The table.
@@ -118,6 +119,22 @@ type GetProcAddress = unsafe extern "C" fn(
     crate::cuuint64_t,
     *mut CUdriverProcAddressQueryResult,
 ) -> CUresult;
+
+type GetVersion = unsafe extern "C" fn(*mut c_int) -> CUresult;
+
+const VERSION: Symbol = Symbol { name: c"cuDriverGetVersion", since: Release::new(2, 2) };
+
+/// The release that a driver serves.
+///
+/// # Safety
+///
+/// `get` is the driver's cuDriverGetVersion, which may be called before cuInit.
+unsafe fn release_of(get: GetVersion) -> Option<Release> {
+    let mut number: c_int = 0;
+    // SAFETY: `number` is writable; this function's contract.
+    let result = unsafe { get(&mut number) };
+    if result == CUresult::CUDA_SUCCESS { u32::try_from(number).ok().map(Release::from_number) } else { None }
+}
 
 /// Asks the driver for a function that its symbol table does not show.
 ///
@@ -215,6 +232,32 @@ mod tests {
         // SAFETY: the provider's one function has its signature.
         let driver = unsafe { Driver::open(&search) }.unwrap();
         assert_eq!(&*driver.provider().library, "half");
+    }
+
+    #[test]
+    fn a_form_newer_than_the_driver_is_not_asked_for() {
+        unsafe extern "C" fn ask(
+            name: *const c_char,
+            out: *mut *mut c_void,
+            _release: c_int,
+            _flags: u64,
+            _status: *mut CUdriverProcAddressQueryResult,
+        ) -> CUresult {
+            // As drivers do: the newest form that there is, whatever newer one is asked for.
+            // SAFETY: the caller passes a C string and a writable pointer; only the version is ever called.
+            unsafe {
+                *out = match CStr::from_ptr(name) {
+                    name if name == c"cuDriverGetVersion" => version as *mut c_void,
+                    _ => ptr::dangling_mut(),
+                };
+            }
+            CUresult::CUDA_SUCCESS
+        }
+        let mut resolve = |name: &CStr| if name == c"cuGetProcAddress_v2" { ask as *const c_void } else { ptr::null() };
+        // SAFETY: no function but the version is called.
+        let driver = unsafe { Driver::from_resolver("libold.so", &mut resolve) };
+        assert!(driver.has("cuMemAdvise_v2") && driver.has("cuMemAdvise"));
+        assert!(!driver.has("cuMemPrefetchBatchAsync"), "took another form of it from a driver of CUDA 12.8");
     }
 
     #[test]

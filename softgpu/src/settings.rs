@@ -36,6 +36,10 @@ pub struct Settings {
     /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
+    /// Attributes of devices that have another value, or, with `None`, that the driver does not know: older devices
+    /// and drivers. `SOFTGPU_ATTRIBUTES`, numbers and values with commas between, as `144=0,142=unknown`; by default
+    /// none.
+    pub attributes: Vec<(u32, Option<i32>)>,
 }
 
 impl Default for Settings {
@@ -51,6 +55,7 @@ impl Default for Settings {
             strict: false,
             quarantine: 0,
             seed: None,
+            attributes: Vec::new(),
         }
     }
 }
@@ -74,6 +79,7 @@ const SWITCH: &str = "0 or 1";
 const VERSION: &str = "a release from 11000 to 13020, as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
+const ATTRIBUTES: &str = "numbers of attributes with their values, as 144=0,142=unknown";
 /// The newest release that softgpu serves.
 pub(crate) const NEWEST: u32 = 13020;
 /// The release that is served if nobody chooses one.
@@ -110,6 +116,11 @@ impl Settings {
                 Err(_) => return Err(SettingsError { name: "SOFTGPU_SEED", value, want: SEED }),
             },
         };
+        let attributes = get("SOFTGPU_ATTRIBUTES").unwrap_or_default();
+        let attributes = attributes.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
+            attribute(pair).ok_or(SettingsError { name: "SOFTGPU_ATTRIBUTES", value: pair.into(), want: ATTRIBUTES })
+        });
+        let attributes = attributes.collect::<Result<_, _>>()?;
         let without = get("SOFTGPU_WITHOUT").unwrap_or_default();
         let without = without.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         for (name, value) in [("SOFTGPU_COHERENT", coherent), ("SOFTGPU_VULKAN", vulkan), ("SOFTGPU_STRICT", strict)] {
@@ -128,6 +139,7 @@ impl Settings {
             strict: strict == 1,
             quarantine,
             seed,
+            attributes,
         };
         settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM", "SOFTGPU_VERSION"])?;
         Ok(settings)
@@ -154,6 +166,16 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// An attribute with its value, as `144=0` or `144=unknown`.
+fn attribute(pair: &str) -> Option<(u32, Option<i32>)> {
+    let (number, value) = pair.split_once('=')?;
+    let value = match value.trim() {
+        "unknown" => None,
+        value => Some(value.parse().ok()?),
+    };
+    Some((number.trim().parse().ok()?, value))
 }
 
 static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
@@ -195,7 +217,11 @@ mod tests {
         assert_eq!(with("OTHER", "1"), Ok(Settings::default()));
         assert_eq!(with("SOFTGPU_ATOM", "256"), Ok(Settings { atom: 256, ..Settings::default() }));
         assert_eq!(with("SOFTGPU_COHERENT", " 0 "), Ok(Settings { coherent: false, ..Settings::default() }));
+        let attributes = vec![(144, Some(0)), (142, None)];
+        let old = Settings { attributes, ..Settings::default() };
+        assert_eq!(with("SOFTGPU_ATTRIBUTES", "144=0, 142 = unknown,"), Ok(old));
         for (name, value) in [
+            ("SOFTGPU_ATTRIBUTES", "144"),
             ("SOFTGPU_DEVICES", "0"),
             ("SOFTGPU_DEVICES", "65"),
             ("SOFTGPU_MEMORY", "80G"),

@@ -22,6 +22,7 @@ mod compare;
 mod copy;
 mod fill;
 mod host;
+mod managed;
 mod parts;
 mod raw;
 mod rows;
@@ -250,6 +251,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         K: HostAccessible,
     {
         self.hold.allocation().block.host_pointer.wrapping_add(self.offset).cast()
+    }
+
+    /// The CPU's address of the first element, of any kind of memory; null where it has none.
+    pub(crate) fn host_address(&self) -> *mut T {
+        let host_pointer = self.hold.allocation().block.host_pointer;
+        if host_pointer.is_null() { core::ptr::null_mut() } else { host_pointer.wrapping_add(self.offset).cast() }
     }
 
     /// The stream that the buffer's work and its free are ordered on.

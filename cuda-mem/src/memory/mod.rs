@@ -1,16 +1,26 @@
 //! Sources of memory.
 
 mod device;
+mod host;
 pub mod kind;
+mod location;
+mod managed;
+mod pinned;
 mod pointer;
 mod pool;
+mod registered;
 mod resource;
 mod virtual_memory;
 
 pub use device::DeviceMemory;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
+pub use location::Location;
+pub use managed::{Attachment, ManagedMemory};
+pub use pinned::{PinnedMemory, PinnedOptions};
 pub use pointer::PointerInfo;
 pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
+pub use pool::{ManagedPool, PinnedPool};
+pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};
 pub use virtual_memory::{
     Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory,

@@ -45,8 +45,11 @@ driver_calls! {
     /// Gives an attribute of the device.
     fn cuDeviceGetAttribute[Started](pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice) {
         ensure(!pi.is_null())?;
-        let (index, _) = Global::get()?.device(dev)?;
-        put(pi, attribute(attrib, index).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
+        let global = Global::get()?;
+        let (index, _) = global.device(dev)?;
+        let chosen = global.settings.attributes.iter().find(|(number, _)| *number == attrib.0);
+        let value = chosen.map_or_else(|| attribute(attrib, index), |(_, value)| *value);
+        put(pi, value.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
     }
 
     /// Writes the device's PCI address.

@@ -195,6 +195,7 @@ impl Pool {
             CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED if !shared => true,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
+        let host = if managed { Place::Managed } else { Place::Host };
         let (device, place) = match props.location.type_ {
             CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
                 let device = usize::try_from(props.location.id).unwrap_or(usize::MAX);
@@ -202,10 +203,10 @@ impl Pool {
                 (device, if managed { Place::Managed } else { Place::Device })
             }
             CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE if managed => (0, Place::Managed),
-            CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST if !shared => (0, Place::Host),
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST if !shared => (0, host),
             CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 ensure(props.location.id == 0)?;
-                (0, Place::Host)
+                (0, host)
             }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };

@@ -28,7 +28,7 @@ impl<K: Kind> DriverPool<K> {
     /// The device cannot reach the memory; the driver refuses.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn allow_access(&self, device: &Device) -> Result<()> {
-        if self.is_home(device) {
+        if self.is_home(device) || self.is_open() {
             return Ok(());
         }
         if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
@@ -43,7 +43,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The device is the pool's own; the driver refuses.
+    /// The device is the pool's own; all devices have access to such memory ([`Error::Unsupported`]); the driver refuses.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn deny_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) {
@@ -52,6 +52,14 @@ impl<K: Kind> DriverPool<K> {
                 argument: "device",
                 value: device.ordinal().to_string().into(),
                 rule: "a pool's own device always has access",
+            });
+        }
+        if self.is_open() {
+            return Err(Error::Unsupported {
+                feature: "taking access to a pool's memory back",
+                needs:
+                    "a pool of the driver, of device or host memory: to managed and plain pinned memory all have access"
+                        .into(),
             });
         }
         self.inner.set_access(device.raw(), PoolAccess::None)?;
@@ -66,6 +74,9 @@ impl<K: Kind> DriverPool<K> {
     /// The driver refuses.
     #[doc(alias = "cuMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<PoolAccess> {
+        if self.is_open() {
+            return Ok(PoolAccess::ReadWrite);
+        }
         let cuda = self.inner.context.driver().raw();
         let mut location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device.raw() };
         let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -97,6 +108,11 @@ impl<K: Kind> DriverPool<K> {
                 }
         });
         failed.map(|()| devices)
+    }
+
+    /// Whether all devices have access, whatever was set.
+    fn is_open(&self) -> bool {
+        self.inner.slab.is_some() || self.inner.accessibility.managed
     }
 
     /// Whether the memory lies on this device.

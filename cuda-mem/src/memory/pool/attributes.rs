@@ -37,6 +37,9 @@ impl<K: Kind> DriverPool<K> {
     /// The driver refuses.
     #[doc(alias = "cuMemPoolGetAttribute")]
     pub fn attributes(&self) -> Result<PoolAttributes> {
+        if let Some(slab) = &self.inner.slab {
+            return slab.attributes();
+        }
         Ok(PoolAttributes {
             reserved: self.size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
             reserved_high: self.size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
@@ -56,6 +59,10 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_release_threshold(&self, bytes: usize) -> Result<()> {
+        if let Some(slab) = &self.inner.slab {
+            slab.set_release_threshold(bytes);
+            return Ok(());
+        }
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
     }
 
@@ -63,8 +70,12 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// It is to be on, and this is no pool of the driver ([`Error::Unsupported`](crate::Error::Unsupported)); the driver
+    /// refuses.
     pub fn set_reuse_follow_event_dependencies(&self, allowed: bool) -> Result<()> {
+        if let Some(slab) = &self.inner.slab {
+            return slab.set_reuse_follow_event_dependencies(allowed);
+        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, allowed)
     }
 
@@ -74,6 +85,10 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_reuse_allow_opportunistic(&self, allowed: bool) -> Result<()> {
+        if let Some(slab) = &self.inner.slab {
+            slab.set_reuse_allow_opportunistic(allowed);
+            return Ok(());
+        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, allowed)
     }
 
@@ -83,6 +98,10 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_reuse_allow_internal_dependencies(&self, allowed: bool) -> Result<()> {
+        if let Some(slab) = &self.inner.slab {
+            slab.set_reuse_allow_internal_dependencies(allowed);
+            return Ok(());
+        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, allowed)
     }
 
@@ -92,6 +111,10 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn reset_high_marks(&self) -> Result<()> {
+        if let Some(slab) = &self.inner.slab {
+            slab.reset_high_marks();
+            return Ok(());
+        }
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)?;
         self.set_size(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
     }
@@ -105,6 +128,9 @@ impl<K: Kind> DriverPool<K> {
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
         self.inner.check_own("DriverPool::trim_to")?;
+        if let Some(slab) = &self.inner.slab {
+            return slab.trim_to(bytes);
+        }
         let (cuda, _current) = (self.inner.context.driver().raw(), self.inner.context.bind()?);
         // SAFETY: the pool lives.
         unsafe { call!(cuda.cuMemPoolTrimTo(self.inner.raw, bytes)) }

@@ -2,10 +2,14 @@
 
 mod access;
 mod attributes;
+mod managed;
 mod options;
+mod pinned;
 mod sharing;
+mod slab;
 
 use super::Accessibility;
+use super::host::out_of_host_memory;
 use super::kind::{self, Kind};
 use super::resource::{
     Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, out_of_memory,
@@ -19,12 +23,15 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
+use slab::SlabPool;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
+pub use managed::ManagedPool;
 pub use options::PoolOptions;
+pub use pinned::PinnedPool;
 
 /// A pool of the driver. Allocations and frees are in stream order, and cost no more than a microsecond while the pool
 /// has memory. Buffers keep their pool. Cheap to clone.
@@ -60,6 +67,8 @@ struct Inner {
     accessibility: Accessibility,
     /// Ordinals of the devices that were given access, which is taken back at the end.
     granted: Mutex<BTreeSet<i32>>,
+    /// What serves in place of a pool of the driver, which then is null.
+    slab: Option<SlabPool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +204,8 @@ impl<K: Kind> DriverPool<K> {
         id: Option<PoolId>,
     ) -> Self {
         let context = context.clone();
-        let inner = Inner { context, raw, ownership, id, location, accessibility, granted: Mutex::default() };
+        let inner =
+            Inner { context, raw, ownership, id, location, accessibility, granted: Mutex::default(), slab: None };
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -209,7 +219,14 @@ impl<K: Kind> DriverPool<K> {
         self.inner.ownership == Ownership::Owned
     }
 
-    /// The driver's handle. It lives as long as this value, its clones and its buffers.
+    /// Whether it is a pool of the driver. A driver without pools of host memory is served by a pool of this crate's own,
+    /// that draws on cuMemHostAlloc ([`PinnedPool::new`]).
+    pub fn is_driver_pool(&self) -> bool {
+        self.inner.slab.is_none()
+    }
+
+    /// The driver's handle; null if this [is no pool of the driver](Self::is_driver_pool). It lives as long as this value,
+    /// its clones and its buffers.
     pub fn raw(&self) -> CUmemoryPool {
         self.inner.raw
     }
@@ -223,7 +240,8 @@ impl<K> Clone for DriverPool<K> {
 
 impl<K> PartialEq for DriverPool<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+        let same_pool = !self.inner.raw.is_null() && self.inner.raw == other.inner.raw;
+        (same_pool || Arc::ptr_eq(&self.inner, &other.inner)) && self.inner.context == other.inner.context
     }
 }
 
@@ -260,12 +278,19 @@ unsafe impl MemoryResource for Inner {
         const CALL: &str = "DriverPool::allocate";
         self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        if let Some(slab) = &self.slab {
+            return slab.allocate(size, stream);
+        }
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         check_not_capturing(CALL, stream)?;
         let mut pointer = 0;
         // SAFETY: `pointer` is writable; pool and stream live.
-        unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }
-            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map_err(
+            |error| match self.accessibility {
+                Accessibility::BOTH => out_of_host_memory(CALL, error, size),
+                _ => out_of_memory(CALL, error, size, &self.context),
+            },
+        )?;
         if self.accessibility.host {
             return Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size));
         }
@@ -273,6 +298,9 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        if let Some(slab) = &self.slab {
+            return slab.deallocate(block, stream);
+        }
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         // SAFETY: the caller's contract.
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
@@ -310,7 +338,8 @@ impl Drop for Inner {
             Ownership::Borrowed => return,
             Ownership::Imported => return self.release(),
         }
-        if self.context.liveness() == Liveness::DriverGone {
+        // Slabs free themselves.
+        if self.slab.is_some() || self.context.liveness() == Liveness::DriverGone {
             return;
         }
         let cuda = self.context.driver().raw();

@@ -1,6 +1,7 @@
 //! How a pool is made.
 
 use crate::Device;
+use crate::memory::Location;
 
 /// How a pool is made.
 ///
@@ -14,7 +15,7 @@ use crate::Device;
 #[non_exhaustive]
 pub struct PoolOptions {
     /// The most that the pool holds, in bytes; the driver rounds it up. `None` is the size of the device's memory, or of
-    /// the host's. `Some(usize::MAX)` is no limit: the driver then reserves address space of twice the device's memory.
+    /// the host's physical memory; for managed memory, which may exceed both, it is no limit. `Some(usize::MAX)` is no limit: the driver then reserves address space of twice the device's memory.
     pub max_size: Option<usize>,
     /// How much unused memory the pool keeps when the work of a stream is waited for, in bytes. The driver's own
     /// default is 0: all of it goes back to the system, and the next allocation is slow. Here pools keep all of it.
@@ -27,8 +28,11 @@ pub struct PoolOptions {
     pub reuse_allow_internal_dependencies: bool,
     /// Other processes may import the pool, by a file descriptor.
     pub shareable: bool,
-    /// Devices, besides the pool's own, that may read and write the memory.
+    /// Devices, besides the pool's own, that may read and write the memory. For a pool of host memory, which no device may
+    /// address by itself: devices besides the context's; if there are none, all devices may.
     pub accessible_from: Vec<Device>,
+    /// Where the memory of a managed pool should lie; `None` leaves it to the driver. Other pools do not look at it.
+    pub preferred_location: Option<Location>,
 }
 
 impl Default for PoolOptions {
@@ -41,6 +45,7 @@ impl Default for PoolOptions {
             reuse_allow_internal_dependencies: true,
             shareable: false,
             accessible_from: Vec::new(),
+            preferred_location: None,
         }
     }
 }

@@ -1,0 +1,130 @@
+//! Memory that the driver moves between device and host.
+
+use super::Accessibility;
+use super::device::DRIVER_ALIGNMENT;
+use super::kind;
+use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use crate::error::call;
+use crate::{Context, Feature, Result, Stream, Support};
+use core::ptr;
+use cuda_sys::CUmemAttach_flags;
+use std::sync::Arc;
+
+/// Which streams may use managed memory where device and CPU cannot use it at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(alias("CU_MEM_ATTACH_GLOBAL", "CU_MEM_ATTACH_HOST"))]
+pub enum Attachment {
+    /// All streams of all devices. The CPU then may not touch it while any kernel runs.
+    #[default]
+    Global,
+    /// None: the CPU may touch it at any time, and kernels only once it was attached to a stream
+    /// (cuStreamAttachMemAsync). Devices with concurrent managed access do not make the difference.
+    Host,
+}
+
+/// Managed memory by cuMemAllocManaged. CPU and devices address it alike, and the driver moves it to whoever touches it.
+/// Cheap to clone. A [`ManagedPool`](super::ManagedPool) allocates faster, where there is one.
+///
+/// On a device without [`Feature::ConcurrentManaged`] every access by the CPU through a [`Buffer`](crate::Buffer) waits
+/// for all work of the context first: the CPU faults where it touches managed memory while any kernel runs. Other
+/// contexts of such a device are the caller's care.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::{Buffer, Stream, memory::{Location, ManagedMemory}};
+/// let stream = Stream::new(&context)?;
+/// let mut buffer = Buffer::zeroed(&ManagedMemory::new(&context)?, 1000, &stream)?;
+/// buffer.write(..)?.fill(7u32); // by the CPU
+/// buffer.prefetch(context.device())?;
+/// assert_eq!(buffer.to_vec()?[999], 7);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "cuMemAllocManaged")]
+pub struct ManagedMemory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    attachment: Attachment,
+    /// Whether CPU and device may use the memory at the same time.
+    concurrent: bool,
+}
+
+impl ManagedMemory {
+    /// Managed memory for all streams.
+    ///
+    /// # Errors
+    ///
+    /// The device has no managed memory: [`Error::Unsupported`](crate::Error::Unsupported).
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_attachment(context, Attachment::Global)
+    }
+
+    /// Managed memory for some streams.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_attachment(context: &Context, attachment: Attachment) -> Result<Self> {
+        let device = context.device();
+        device.require(Feature::Managed)?;
+        let concurrent = device.supports(Feature::ConcurrentManaged)? == Support::Yes;
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), attachment, concurrent }) })
+    }
+}
+
+// SAFETY: the memory is cuMemAllocManaged's.
+unsafe impl ResourceHandle for ManagedMemory {
+    type Kind = kind::Managed;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the driver gives blocks of its own, valid at once for all streams.
+unsafe impl MemoryResource for Inner {
+    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+        const CALL: &str = "ManagedMemory::allocate";
+        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let flags = match self.attachment {
+            Attachment::Global => CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL,
+            Attachment::Host => CUmemAttach_flags::CU_MEM_ATTACH_HOST,
+        };
+        let mut pointer = 0;
+        // SAFETY: `pointer` is writable and the context is current.
+        unsafe { call!(cuda.cuMemAllocManaged(&mut pointer, size, flags.0)) }
+            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size))
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // The free is not in stream order; cuMemFreeAsync refuses this memory.
+        stream.synchronize()?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the caller's contract.
+        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::MANAGED
+    }
+
+    fn is_coherent(&self) -> bool {
+        self.concurrent
+    }
+
+    fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
+        // A kernel of any stream, whatever it uses, takes the memory away from the CPU.
+        if self.concurrent { Ok(()) } else { self.context.synchronize() }
+    }
+}

@@ -1,0 +1,179 @@
+//! Page-locked memory of the host.
+
+use super::Accessibility;
+use super::host::out_of_host_memory;
+use super::kind;
+use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment};
+use crate::error::call;
+use crate::host_copy::store_fence;
+use crate::{Context, Result, Stream};
+use core::ptr;
+use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
+use std::sync::Arc;
+
+/// The alignment of page-locked memory, in bytes: that of a page.
+pub(crate) const PAGE: usize = 4096;
+
+/// How page-locked memory is made.
+///
+/// ```
+/// use cuda_mem::memory::PinnedOptions;
+/// let mut options = PinnedOptions::default();
+/// options.write_combined = true;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[doc(alias("CU_MEMHOSTALLOC_PORTABLE", "CU_MEMHOSTALLOC_DEVICEMAP", "CU_MEMHOSTALLOC_WRITECOMBINED"))]
+pub struct PinnedOptions {
+    /// All contexts of the process know it as page-locked. On by default.
+    pub portable: bool,
+    /// Kernels may address it. On by default; with unified addresses, which all 64-bit Linux systems have, it always is.
+    pub mapped: bool,
+    /// The CPU's writes go past its caches: faster for the device to read over PCIe, and very slow for the CPU to read.
+    pub write_combined: bool,
+}
+
+impl Default for PinnedOptions {
+    fn default() -> Self {
+        Self { portable: true, mapped: true, write_combined: false }
+    }
+}
+
+impl PinnedOptions {
+    fn flags(self) -> u32 {
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        flag(self.portable, CU_MEMHOSTALLOC_PORTABLE)
+            | flag(self.mapped, CU_MEMHOSTALLOC_DEVICEMAP)
+            | flag(self.write_combined, CU_MEMHOSTALLOC_WRITECOMBINED)
+    }
+}
+
+/// Page-locked memory by cuMemHostAlloc: a slow call, that locks pages one by one, and a free that waits for the device.
+/// Most programs want a [`PinnedPool`](super::PinnedPool), or keep what they allocate. Cheap to clone.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::{Buffer, Stream, memory::PinnedMemory};
+/// let stream = Stream::new(&context)?;
+/// let mut buffer = Buffer::filled(&PinnedMemory::new(&context), 100, 1.5f32, &stream)?; // by the device
+/// assert_eq!(buffer.read(..)?[99], 1.5); // by the CPU
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias("cuMemHostAlloc", "cuMemAllocHost"))]
+pub struct PinnedMemory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    options: PinnedOptions,
+}
+
+impl PinnedMemory {
+    /// Page-locked memory that all contexts may use, made in this one.
+    pub fn new(context: &Context) -> Self {
+        Self::with_options(context, PinnedOptions::default())
+    }
+
+    /// Page-locked memory with options.
+    pub fn with_options(context: &Context, options: PinnedOptions) -> Self {
+        Self { inner: Arc::new(Inner { context: context.clone(), options }) }
+    }
+}
+
+// SAFETY: the memory is cuMemHostAlloc's, with an address for devices.
+unsafe impl ResourceHandle for PinnedMemory {
+    type Kind = kind::Pinned;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the driver gives blocks of its own, valid at once for all streams.
+unsafe impl MemoryResource for Inner {
+    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+        const CALL: &str = "PinnedMemory::allocate";
+        check_alignment(CALL, alignment, PAGE)?;
+        allocate_pinned(CALL, &self.context, self.options, size)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // The free is not in stream order.
+        stream.synchronize()?;
+        let _current = self.context.bind()?;
+        // SAFETY: the caller's contract.
+        unsafe { free_pinned(&self.context, block.host_pointer) }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::BOTH
+    }
+
+    fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
+        if self.options.write_combined {
+            store_fence();
+        }
+        Ok(())
+    }
+}
+
+/// Allocates page-locked memory with an address for devices.
+pub(super) fn allocate_pinned(
+    call: &'static str,
+    context: &Context,
+    options: PinnedOptions,
+    size: usize,
+) -> Result<Block> {
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    let mut host_pointer = ptr::null_mut();
+    // SAFETY: `host_pointer` is writable and the context is current.
+    unsafe { call!(cuda.cuMemHostAlloc(&mut host_pointer, size, options.flags())) }
+        .map_err(|error| out_of_host_memory(call, error, size))?;
+    let host_pointer: *mut u8 = host_pointer.cast();
+    match device_pointer(context, host_pointer) {
+        Ok(device_pointer) => Ok(Block { device_pointer, host_pointer, size }),
+        Err(error) => {
+            // SAFETY: just allocated, and nobody else knows it. The first error is the one to tell.
+            let _ = unsafe { free_pinned(context, host_pointer) };
+            Err(error)
+        }
+    }
+}
+
+/// Frees page-locked memory, in the current context.
+///
+/// # Safety
+///
+/// The memory is of [`allocate_pinned`], is used by nothing any more, and was not freed before.
+pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8) -> Result<()> {
+    let cuda = context.driver().raw();
+    // SAFETY: this function's contract.
+    unsafe { call!(cuda.cuMemFreeHost(host_pointer.cast())) }
+}
+
+/// The device's address of page-locked memory, in the current context.
+pub(super) fn device_pointer(context: &Context, host_pointer: *mut u8) -> Result<CUdeviceptr> {
+    let (cuda, mut pointer) = (context.driver().raw(), 0);
+    // SAFETY: `pointer` is writable; the driver looks the address up.
+    unsafe { call!(cuda.cuMemHostGetDevicePointer_v2(&mut pointer, host_pointer.cast(), 0)) }?;
+    Ok(pointer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_the_drivers_flags() {
+        assert_eq!(PinnedOptions::default().flags(), 3);
+        assert_eq!(PinnedOptions { portable: false, mapped: false, write_combined: true }.flags(), 4);
+    }
+}

@@ -1,0 +1,84 @@
+//! Pools of managed memory.
+
+use super::pinned::require_located;
+use super::{DriverPool, Ownership, PoolOptions};
+use crate::error::call;
+use crate::memory::{Accessibility, Location, kind};
+use crate::{Context, Error, Feature, Result};
+use core::ptr;
+use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType};
+
+/// A pool of managed memory: CUDA 13.0, and a device with concurrent managed access.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::memory::{Location, ManagedPool, PoolOptions};
+/// use cuda_mem::{Buffer, Stream};
+/// let stream = Stream::new(&context)?;
+/// let mut options = PoolOptions::default();
+/// options.preferred_location = Some(Location::Device(context.device().clone()));
+/// let pool = ManagedPool::new(&context, &options)?;
+/// let mut buffer = Buffer::zeroed(&pool, 100, &stream)?;
+/// buffer.write(..)?.fill(3u8); // by the CPU
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub type ManagedPool = DriverPool<kind::Managed>;
+
+const MANAGED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
+
+impl ManagedPool {
+    /// A pool of its own, whose memory should lie at the options' [`preferred_location`](PoolOptions::preferred_location).
+    /// All devices may address it.
+    ///
+    /// # Errors
+    ///
+    /// The driver is older than CUDA 13.0, or the device has no concurrent managed access: [`Error::Unsupported`]. The options
+    /// ask for a shareable pool, or prefer the node of the calling thread, which is no place of a pool, or a node that the
+    /// host has not: [`Error::InvalidArgument`]. The driver refuses.
+    #[doc(alias = "cuMemPoolCreate")]
+    pub fn new(context: &Context, options: &PoolOptions) -> Result<Self> {
+        const CALL: &str = "ManagedPool::new";
+        context.device().require(Feature::ManagedPools)?;
+        let invalid =
+            |argument, value: &str, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
+        if options.shareable {
+            return Err(invalid("options.shareable", "true", "the driver does not share managed memory"));
+        }
+        let location = preferred(CALL, options.preferred_location.as_ref())?;
+        // Managed memory may exceed the device's; the driver has a limit of its own.
+        let max_size = options.max_size.unwrap_or(usize::MAX);
+        Self::create(context, options, MANAGED, location, max_size, Accessibility::MANAGED)
+    }
+
+    /// The pool of managed memory that the driver allocates from at present for a place, or for memory that prefers none. It
+    /// belongs to the whole process: what is set on it is set for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[doc(alias = "cuMemGetMemPool")]
+    pub fn current(context: &Context, preferred_location: Option<&Location>) -> Result<Self> {
+        require_located("the driver's present pool of managed memory", context)?;
+        context.device().require(Feature::ManagedPools)?;
+        let mut location = preferred("ManagedPool::current", preferred_location)?;
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable, the location readable.
+        unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, MANAGED)) }?;
+        Ok(Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED, None))
+    }
+}
+
+fn preferred(call: &'static str, location: Option<&Location>) -> Result<CUmemLocation> {
+    match location {
+        None => Ok(CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE, id: 0 }),
+        Some(Location::HostNumaCurrent) => Err(Error::InvalidArgument {
+            call,
+            argument: "the preferred location",
+            value: "the calling thread's NUMA node".into(),
+            rule: "a pool's place does not depend on the thread: name the node",
+        }),
+        Some(location) => location.to_raw(call),
+    }
+}

@@ -1,0 +1,268 @@
+//! Page-locked memory in stream order, for drivers that have no pools of it: chunks of cuMemHostAlloc, cut into blocks.
+//!
+//! What is freed on a stream serves the same stream again at once, without a call of the driver. Another stream has it when
+//! an event that was recorded at the free has passed, or waits for that event.
+
+mod policy;
+
+use super::{PoolAttributes, PoolOptions};
+use crate::memory::host::{no_room, physical_memory};
+use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
+use crate::memory::resource::Block;
+use crate::{Context, Error, Event, Result, Stream};
+use core::fmt;
+use core::ptr;
+use cuda_sys::CU_STREAM_PER_THREAD;
+use policy::{Reuse, Slabs, Taken};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many events are kept to be recorded again.
+const SPARE_EVENTS: usize = 64;
+
+/// The pool.
+pub(super) struct SlabPool {
+    context: Context,
+    max_size: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    slabs: Slabs<StreamKey, Mark>,
+    release_threshold: usize,
+    reuse: Reuse,
+    spare: Vec<Event>,
+    /// Tells per-thread default streams apart, which all have one handle.
+    next_serial: u64,
+}
+
+/// Tells streams apart while a mark of them is kept, which holds the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct StreamKey {
+    context: usize,
+    stream: usize,
+    serial: u64,
+}
+
+/// The point in a stream up to which a freed block was used.
+struct Mark {
+    event: Event,
+    key: StreamKey,
+    /// Held so that no other stream gets its handle.
+    #[expect(dead_code, reason = "held for its drop")]
+    stream: Stream,
+}
+
+impl Mark {
+    /// Work of a context that has ended has ended.
+    fn has_passed(&self) -> bool {
+        self.event.has_passed().unwrap_or_else(|error| error.is_teardown())
+    }
+
+    fn wait(&self) -> Result<()> {
+        match self.event.synchronize() {
+            Err(error) if !error.is_teardown() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SlabPool {
+    pub fn new(context: &Context, options: &PoolOptions) -> Self {
+        let state = State {
+            slabs: Slabs::new(),
+            release_threshold: options.release_threshold,
+            reuse: Reuse {
+                opportunistic: options.reuse_allow_opportunistic,
+                with_wait: options.reuse_allow_internal_dependencies,
+            },
+            spare: Vec::new(),
+            next_serial: 1,
+        };
+        let max_size = options.max_size.unwrap_or_else(physical_memory);
+        Self { context: context.clone(), max_size, state: Mutex::new(state) }
+    }
+
+    /// Allocates for work of `stream` from now on.
+    pub fn allocate(&self, size: usize, stream: &Stream) -> Result<Block> {
+        let mut state = self.state();
+        let key = state.key(stream);
+        let taken = match self.take(&mut state, size, key) {
+            // What is free but in use still, or cut to other sizes, may be enough.
+            Err(Error::OutOfMemory { .. }) => {
+                self.reclaim(&mut state)?;
+                self.take(&mut state, size, key)?
+            }
+            other => other?,
+        };
+        let address = taken.address;
+        if let Some(mark) = taken.mark {
+            if taken.must_wait
+                && let Err(error) = stream.wait(&mark.event)
+            {
+                let key = mark.key;
+                let _ = state.slabs.give(address, key, mark);
+                return Err(error);
+            }
+            state.keep(mark);
+        }
+        // With unified addresses, devices use the CPU's address of memory of cuMemHostAlloc.
+        Ok(Block::unified(ptr::with_exposed_provenance_mut(address as usize), size))
+    }
+
+    /// Frees a block when the work given to `stream` so far is done.
+    pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        let mut state = self.state();
+        let event = state.event(stream.context())?;
+        event.record(stream)?;
+        let key = state.key(stream);
+        let mark = Mark { event, key, stream: stream.clone() };
+        if let Err(mark) = state.slabs.give(block.device_pointer, key, mark) {
+            state.keep(mark);
+            return Err(Error::InvalidArgument {
+                call: "PinnedPool::deallocate",
+                argument: "block",
+                value: format!("{:#x}", block.device_pointer).into(),
+                rule: "it must be allocated from this pool, and not be freed before",
+            });
+        }
+        if state.slabs.account().reserved > state.release_threshold {
+            let threshold = state.release_threshold;
+            self.release(&mut state, threshold)?;
+        }
+        Ok(())
+    }
+
+    pub fn attributes(&self) -> Result<PoolAttributes> {
+        let mut state = self.state();
+        let threshold = state.release_threshold;
+        self.release(&mut state, threshold)?;
+        let account = state.slabs.account();
+        Ok(PoolAttributes {
+            reserved: account.reserved,
+            reserved_high: account.reserved_high,
+            used: account.used,
+            used_high: account.used_high,
+            release_threshold: state.release_threshold,
+            reuse_follow_event_dependencies: false,
+            reuse_allow_opportunistic: state.reuse.opportunistic,
+            reuse_allow_internal_dependencies: state.reuse.with_wait,
+        })
+    }
+
+    pub fn set_release_threshold(&self, bytes: usize) {
+        self.state().release_threshold = bytes;
+    }
+
+    /// Which events a stream waits for is not known here.
+    pub fn set_reuse_follow_event_dependencies(&self, allowed: bool) -> Result<()> {
+        if !allowed {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            feature: "reuse of memory that follows the program's own events",
+            needs: "a driver with pools of host memory (CUDA 12.6)".into(),
+        })
+    }
+
+    pub fn set_reuse_allow_opportunistic(&self, allowed: bool) {
+        self.state().reuse.opportunistic = allowed;
+    }
+
+    pub fn set_reuse_allow_internal_dependencies(&self, allowed: bool) {
+        self.state().reuse.with_wait = allowed;
+    }
+
+    pub fn reset_high_marks(&self) {
+        self.state().slabs.reset_high_marks();
+    }
+
+    /// Frees empty chunks as long as at least `keep` bytes stay.
+    pub fn trim_to(&self, keep: usize) -> Result<()> {
+        self.release(&mut self.state(), keep)
+    }
+
+    fn take(&self, state: &mut State, size: usize, key: StreamKey) -> Result<Taken<Mark>> {
+        const CALL: &str = "PinnedPool::allocate";
+        let reuse = state.reuse;
+        if let Some(taken) = state.slabs.take(size, key, reuse, Mark::has_passed) {
+            return Ok(taken);
+        }
+        if !state.slabs.recut(size) {
+            let full = || no_room(CALL, size, format!("the pool may hold {} bytes", self.max_size));
+            let chunk_size = state.slabs.growth(size, self.max_size).ok_or_else(full)?;
+            let chunk = allocate_pinned(CALL, &self.context, PinnedOptions::default(), chunk_size)?;
+            state.slabs.add(chunk.host_pointer.expose_provenance() as u64, chunk_size, size);
+        }
+        let taken = state.slabs.take(size, key, reuse, Mark::has_passed);
+        taken.ok_or_else(|| no_room(CALL, size, "a new chunk has no block of this size".into()))
+    }
+
+    /// Waits for what freed blocks wait for, and frees all empty chunks.
+    fn reclaim(&self, state: &mut State) -> Result<()> {
+        state.slabs.marks().try_for_each(Mark::wait)?;
+        self.release(state, 0)
+    }
+
+    fn release(&self, state: &mut State, keep: usize) -> Result<()> {
+        let settled = state.slabs.settle(Mark::has_passed);
+        settled.into_iter().for_each(|mark| state.keep(mark));
+        let chunks = state.slabs.release(keep);
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let _current = self.context.bind()?;
+        // SAFETY: no block of the chunk is allocated, and what used them is done; the policy has forgotten it.
+        let free = |base: u64| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize)) };
+        // Each is tried, and the first error told.
+        chunks.into_iter().map(free).fold(Ok(()), Result::and)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn key(&mut self, stream: &Stream) -> StreamKey {
+        let serial = if stream.raw() == CU_STREAM_PER_THREAD {
+            self.next_serial += 1;
+            self.next_serial
+        } else {
+            0
+        };
+        StreamKey { context: stream.context().raw().addr(), stream: stream.raw().addr(), serial }
+    }
+
+    /// An event of a context.
+    fn event(&mut self, context: &Context) -> Result<Event> {
+        match self.spare.iter().position(|event| event.context() == context) {
+            Some(place) => Ok(self.spare.swap_remove(place)),
+            None => Event::new(context),
+        }
+    }
+
+    /// Keeps a mark's event. Work that was told to wait for it waits for what it had recorded then.
+    fn keep(&mut self, mark: Mark) {
+        if self.spare.len() < SPARE_EVENTS {
+            self.spare.push(mark.event);
+        }
+    }
+}
+
+impl fmt::Debug for SlabPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlabPool").field("max_size", &self.max_size).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SlabPool {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.context.end("ending a pool of page-locked memory", |_| {
+            let waited = state.slabs.marks().map(Mark::wait).fold(Ok(()), Result::and);
+            // SAFETY: the pool's memory is all freed, since each block holds the pool, and what used it is done or broken.
+            let free = |base| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize)) };
+            state.slabs.chunks().map(free).fold(waited, Result::and)
+        });
+    }
+}

@@ -1,0 +1,384 @@
+//! Memory of the program's own that devices may use.
+
+use super::Accessibility;
+use super::host::{no_room, out_of_host_memory};
+use super::kind;
+use super::pinned::device_pointer;
+use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment};
+use crate::buffer::{Buffer, Refused};
+use crate::error::call;
+use crate::{Context, Error, Feature, Result, Stream};
+use bytemuck::Pod;
+use core::fmt;
+use core::ptr::NonNull;
+use cuda_sys::{
+    CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY, CU_MEMHOSTREGISTER_PORTABLE,
+    CU_MEMHOSTREGISTER_READ_ONLY,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Owns memory of the host that can be registered: a `Vec`, a boxed slice, or a type of the program's own. Elements are
+/// plain data, because devices may leave any bytes in them.
+///
+/// # Safety
+///
+/// While the owner lives and is not moved, the address and the length stay the same; the memory is valid for reads and
+/// writes, and nothing else uses it.
+pub unsafe trait HostOwner: Send + 'static {
+    /// What the memory holds.
+    type Element: Pod;
+
+    /// The address of the first element.
+    fn as_mut_ptr(&mut self) -> *mut Self::Element;
+
+    /// The number of elements.
+    fn length(&self) -> usize;
+}
+
+// SAFETY: a vector that nobody changes keeps its elements where they are.
+unsafe impl<T: Pod + Send> HostOwner for Vec<T> {
+    type Element = T;
+
+    fn as_mut_ptr(&mut self) -> *mut T {
+        self.as_mut_ptr()
+    }
+
+    fn length(&self) -> usize {
+        self.len()
+    }
+}
+
+// SAFETY: a box keeps its elements where they are.
+unsafe impl<T: Pod + Send> HostOwner for Box<[T]> {
+    type Element = T;
+
+    fn as_mut_ptr(&mut self) -> *mut T {
+        <[T]>::as_mut_ptr(self)
+    }
+
+    fn length(&self) -> usize {
+        self.len()
+    }
+}
+
+/// Memory of the host that something else owns.
+#[derive(Debug)]
+pub struct BorrowedHostMemory<T> {
+    start: NonNull<T>,
+    length: usize,
+}
+
+// SAFETY: whoever borrowed the memory lets this value alone use it, on any thread.
+unsafe impl<T: Send> Send for BorrowedHostMemory<T> {}
+
+impl<T: Pod> BorrowedHostMemory<T> {
+    /// Memory of `length` elements.
+    ///
+    /// # Safety
+    ///
+    /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, used by nothing
+    /// else, until the registration and its buffer have ended. Memory that is only valid for reads will do if nothing
+    /// writes the buffer: not the CPU, and no device.
+    pub unsafe fn new(start: NonNull<T>, length: usize) -> Self {
+        Self { start, length }
+    }
+}
+
+// SAFETY: the contract of `BorrowedHostMemory::new`.
+unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
+    type Element = T;
+
+    fn as_mut_ptr(&mut self) -> *mut T {
+        self.start.as_ptr()
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+}
+
+/// How memory is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[doc(alias("CU_MEMHOSTREGISTER_PORTABLE", "CU_MEMHOSTREGISTER_DEVICEMAP"))]
+pub struct RegisterOptions {
+    /// All contexts of the process know it as page-locked. On by default.
+    pub portable: bool,
+    /// Kernels may address it. On by default; with unified addresses it always is.
+    pub mapped: bool,
+    /// Devices only read it. Needs [`Feature::ReadOnlyHostRegister`].
+    #[doc(alias = "CU_MEMHOSTREGISTER_READ_ONLY")]
+    pub read_only: bool,
+    /// It is memory of another device's, mapped into the process: a capture card's BAR.
+    #[doc(alias = "CU_MEMHOSTREGISTER_IOMEMORY")]
+    pub io_memory: bool,
+}
+
+impl Default for RegisterOptions {
+    fn default() -> Self {
+        Self { portable: true, mapped: true, read_only: false, io_memory: false }
+    }
+}
+
+impl RegisterOptions {
+    fn flags(self) -> u32 {
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        flag(self.portable, CU_MEMHOSTREGISTER_PORTABLE)
+            | flag(self.mapped, CU_MEMHOSTREGISTER_DEVICEMAP)
+            | flag(self.read_only, CU_MEMHOSTREGISTER_READ_ONLY)
+            | flag(self.io_memory, CU_MEMHOSTREGISTER_IOMEMORY)
+    }
+}
+
+/// Memory of the program's own, page-locked for as long as this value or its buffer lives. The driver copies it as fast
+/// as memory that it allocated, and kernels may address it. Cheap to clone.
+///
+/// As a resource it has one block, its memory, which one buffer at a time may have.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// use cuda_mem::memory::{RegisterOptions, RegisteredMemory};
+/// let registered = RegisteredMemory::new(&context, vec![1u32; 1000], RegisterOptions::default())?;
+/// let mut buffer = registered.buffer(&stream)?;
+/// buffer.fill(500.., 2)?; // by the device, in the vector's memory
+/// buffer.close()?; // waits for the device
+/// let samples = registered.into_owner()?;
+/// assert_eq!((samples[499], samples[500]), (1, 2));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[doc(alias("cuMemHostRegister", "cuMemHostUnregister"))]
+pub struct RegisteredMemory<O: HostOwner> {
+    inner: Arc<Inner<O>>,
+}
+
+struct Inner<O> {
+    context: Context,
+    options: RegisterOptions,
+    state: Mutex<State<O>>,
+}
+
+struct State<O> {
+    /// There until [`RegisteredMemory::into_owner`] takes it.
+    owner: Option<O>,
+    /// The memory; empty if it has no bytes, or is not registered.
+    block: Block,
+    /// Whether a buffer has the memory.
+    lent: bool,
+}
+
+impl<O: HostOwner> RegisteredMemory<O> {
+    /// Registers memory. Pages are locked, one by one: this takes some 0.1 ms for each MiB.
+    ///
+    /// # Errors
+    ///
+    /// The device does not register memory: [`Error::Unsupported`]. Some of the memory is registered already
+    /// (CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), is the driver's, or cannot be read and written
+    /// (CUDA_ERROR_INVALID_VALUE). There is no room, or the limit on locked memory is reached. The owner is given back.
+    pub fn new(context: &Context, owner: O, options: RegisterOptions) -> Result<Self, Box<Refused<O>>> {
+        const { assert!(size_of::<O::Element>() != 0, "an element of a buffer has a size") };
+        if let Err(error) = check_support(context, options) {
+            return Err(Refused::new(owner, error));
+        }
+        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false });
+        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, state }) };
+        match memory.inner.register() {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                let owner = memory.inner.state().owner.take();
+                Err(Refused::new(owner.unwrap_or_else(|| unreachable!("nobody else has the new value")), error))
+            }
+        }
+    }
+
+    /// The memory as a buffer, with the values that it has. `stream` becomes the home stream. The registration lasts until
+    /// the buffer has ended, even if this value ends before.
+    ///
+    /// # Errors
+    ///
+    /// Another buffer has it: [`Error::OutOfMemory`]. The stream cannot be its home.
+    pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
+        let length = self.inner.state().block.size / size_of::<O::Element>();
+        let buffer = Buffer::uninit(self, length, stream)?;
+        // SAFETY: the block is the owner's memory from its start on, which holds that many values.
+        Ok(unsafe { buffer.assume_init() })
+    }
+
+    /// Ends the registration, and gives the memory back. Its buffer has to have ended, which waited for its work.
+    ///
+    /// # Errors
+    ///
+    /// A buffer or a clone of this value is left, or the driver refuses; this value is given back.
+    pub fn into_owner(mut self) -> Result<O, Box<Refused<Self>>> {
+        let refusal = |value: &str| Error::InvalidArgument {
+            call: "RegisteredMemory::into_owner",
+            argument: "the registered memory",
+            value: value.into(),
+            rule: "its buffer must have been closed or dropped, and its clones too",
+        };
+        let Some(inner) = Arc::get_mut(&mut self.inner) else {
+            return Err(Refused::new(self, refusal("in use")));
+        };
+        match inner.unregister() {
+            Ok(Some(owner)) => Ok(owner),
+            Ok(None) => Err(Refused::new(self, refusal("gone"))),
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+
+    /// The context that the memory was registered in.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+}
+
+fn check_support(context: &Context, options: RegisterOptions) -> Result<()> {
+    context.device().require(Feature::HostRegister)?;
+    if options.read_only {
+        context.device().require(Feature::ReadOnlyHostRegister)?;
+    }
+    Ok(())
+}
+
+impl<O: HostOwner> Inner<O> {
+    fn register(&self) -> Result<()> {
+        let mut state = self.state();
+        let Some(owner) = &mut state.owner else { return Ok(()) };
+        let (start, size) = (HostOwner::as_mut_ptr(owner).cast::<u8>(), owner.length() * size_of::<O::Element>());
+        if size == 0 {
+            return Ok(());
+        }
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the memory is the owner's, which lives here until it is no longer registered.
+        unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, self.options.flags())) }
+            .map_err(|error| out_of_host_memory("RegisteredMemory::new", error, size))?;
+        // Kernels and copies of this process take the address from now on.
+        let _ = start.expose_provenance();
+        match device_pointer(&self.context, start) {
+            Ok(device_pointer) => {
+                state.block = Block { device_pointer, host_pointer: start, size };
+                Ok(())
+            }
+            Err(error) => {
+                // SAFETY: registered above, and used by nothing. The first error is the one to tell.
+                let _ = unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<O> Inner<O> {
+    fn state(&self) -> MutexGuard<'_, State<O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the registration and gives the owner. A context that has ended has ended it too.
+    fn unregister(&mut self) -> Result<Option<O>> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.block.size != 0 {
+            let context = &self.context;
+            let unregister = || {
+                let (cuda, _current) = (context.driver().raw(), context.bind()?);
+                // SAFETY: registered by us, and no buffer has it.
+                unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
+            };
+            match unregister() {
+                Err(error) if !error.is_teardown() => return Err(error),
+                _ => state.block = Block::EMPTY,
+            }
+        }
+        Ok(state.owner.take())
+    }
+}
+
+impl<O> Drop for Inner<O> {
+    fn drop(&mut self) {
+        if let Err(error) = self.unregister() {
+            // Memory that devices may still reach must not become other memory.
+            core::mem::forget(self.state().owner.take());
+            self.context.drop_errors().push("ending a registration of host memory", error);
+        }
+    }
+}
+
+impl<O: HostOwner> Clone for RegisteredMemory<O> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+// SAFETY: the memory is registered, with an address for devices.
+unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
+    type Kind = kind::Pinned;
+
+    fn share(&self) -> SharedResource {
+        self.inner.clone()
+    }
+}
+
+// SAFETY: the owner's memory is lent once at a time, and stays registered while it is lent: who has the block has the
+// resource too.
+unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
+    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+        const CALL: &str = "RegisteredMemory::allocate";
+        let mut state = self.state();
+        let address = state.block.device_pointer as usize;
+        if state.lent || size > state.block.size {
+            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
+            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
+        }
+        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
+        state.lent = true;
+        Ok(state.block)
+    }
+
+    unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
+        // The owner may use the memory, or free it, as soon as this returns.
+        stream.synchronize()?;
+        self.state().lent = false;
+        Ok(())
+    }
+
+    fn abandon(&self, _block: Block) {
+        self.state().lent = false;
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        Accessibility::BOTH
+    }
+}
+
+impl<O: HostOwner> fmt::Debug for RegisteredMemory<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<O> fmt::Debug for Inner<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("RegisteredMemory")
+            .field("block", &state.block)
+            .field("lent", &state.lent)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_the_drivers_flags() {
+        assert_eq!(RegisterOptions::default().flags(), 3);
+        let all = RegisterOptions { portable: false, mapped: false, read_only: true, io_memory: true };
+        assert_eq!(all.flags(), 12);
+    }
+}
