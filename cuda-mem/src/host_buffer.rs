@@ -1,6 +1,6 @@
 //! Page-locked memory as a slice of the CPU's.
 
-use crate::buffer::Refused;
+use crate::buffer::{Refused, TransferDestination, TransferSource};
 use crate::memory::kind::Any;
 use crate::memory::{HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Buffer, Context, Error, Result, Stream};
@@ -188,7 +188,7 @@ impl<T> HostBuffer<T> {
     }
 
     fn take<K: Kind>(memory: Buffer<T, K>) -> Result<Self, Box<Refused<Buffer<T, K>>>> {
-        if memory.resource().is_some_and(|resource| !resource.is_coherent()) {
+        if !memory.is_coherent() {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",
                 argument: "the resource",
@@ -203,6 +203,20 @@ impl<T> HostBuffer<T> {
         }
         let start = NonNull::new(memory.host_address()).unwrap_or(NonNull::dangling());
         Ok(Self { memory: memory.into_any(), start })
+    }
+}
+
+// SAFETY: the elements lie in memory of a resource, where a move of the value leaves them.
+unsafe impl<T: Send + Sync + 'static> TransferSource<T> for HostBuffer<T> {
+    fn source(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: as above, and nothing else reaches them.
+unsafe impl<T: Send + 'static> TransferDestination<T> for HostBuffer<T> {
+    fn destination(&mut self) -> &mut [T] {
+        self
     }
 }
 

@@ -8,8 +8,8 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PoolOptions, VirtualMemory,
-    VirtualOptions, kind::Any,
+    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PoolOptions,
+    VirtualMemory, VirtualOptions, kind::Any,
 };
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::{pattern, same};
@@ -335,6 +335,19 @@ fn mapped_memory_survives_a_fault_at_every_call() -> Outcome {
 fn buffers_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("buffers", buffers).map(drop)
+}
+
+#[test]
+fn what_the_driver_does_not_fill_of_the_hosts_memory_the_cpu_fills() -> Outcome {
+    let _alone = alone();
+    let context = Driver::software()?.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let mut buffer = Buffer::from_slice(&PinnedMemory::new(&context), &[[1u16, 2]; 10], &stream)?;
+    softgpu::faults([Fault::call("cuMemsetD32Async", 1, CUresult::CUDA_ERROR_INVALID_VALUE)]);
+    buffer.fill(3..5, [7, 8])?;
+    assert_eq!((softgpu::injected(), buffer.to_vec()?[2..6].to_vec()), (1, vec![[1, 2], [7, 8], [7, 8], [1, 2]]));
+    softgpu::faults([]);
+    Ok(())
 }
 
 #[test]

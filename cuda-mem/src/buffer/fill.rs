@@ -2,10 +2,12 @@
 
 use super::{Access, Buffer};
 use crate::error::call;
+use crate::host_copy;
 use crate::memory::Kind;
 use crate::{Error, Result};
 use bytemuck::NoUninit;
 use core::ops::{Range, RangeBounds};
+use cuda_sys::CUresult;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Fills a range with a value by the device, in stream order. Elements of 1, 2, 4 and 8 bytes, and multiples of 4 up
@@ -27,24 +29,35 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Fills elements with one byte.
     pub(super) fn fill_bytes(&mut self, range: Range<usize>, byte: u8) -> Result<()> {
-        let size = range.len() * size_of::<T>();
-        self.check_fillable("Buffer::fill")?;
-        self.set(range.start, size, |cuda, start, stream| {
-            // SAFETY: the range lies within the memory, which is freed after this in stream order.
-            unsafe { call!(cuda.cuMemsetD8Async(start, byte, size, stream)) }
-        })
+        self.fill_pattern("Buffer::fill", range, &vec![byte; size_of::<T>()])
     }
 
     /// Fills elements with a pattern of an element's size.
     pub(super) fn fill_pattern(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
+        match self.fill_by_driver(call, range.clone(), pattern) {
+            Err(error)
+                if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) && self.accessibility().host =>
+            {
+                self.fill_by_cpu(range, pattern)
+            }
+            other => other,
+        }
+    }
+
+    fn fill_by_driver(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         if pattern.windows(2).all(|pair| pair[0] == pair[1]) {
-            return self.fill_bytes(range, pattern[0]);
+            let (byte, size) = (pattern[0], range.len() * size_of::<T>());
+            self.check_fillable(call)?;
+            return self.set(range.start, size, |cuda, start, stream| {
+                // SAFETY: the range lies within the memory, which is freed after this in stream order.
+                unsafe { call!(cuda.cuMemsetD8Async(start, byte, size, stream)) }
+            });
         }
         self.check_fillable(call)?;
         let count = range.len();
         match *pattern {
             [a, b] => self.set(range.start, count, |cuda, start, stream| {
-                // SAFETY: as in `fill_bytes`; the address is aligned, as elements of 2 bytes are.
+                // SAFETY: as above; the address is aligned, as elements of 2 bytes are.
                 unsafe { call!(cuda.cuMemsetD16Async(start, u16::from_ne_bytes([a, b]), count, stream)) }
             }),
             [a, b, c, d] => self.set(range.start, count, |cuda, start, stream| {
@@ -72,11 +85,28 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
             self.set(range.start, count, |cuda, start, stream| {
                 let start = start + (column * WORD) as u64;
-                // SAFETY: as in `fill_bytes`: `count` rows of one word, `pitch` bytes apart, lie within the range.
+                // SAFETY: `count` rows of one word, `pitch` bytes apart, lie within the range.
                 unsafe { call!(cuda.cuMemsetD2D32Async(start, pitch, word, 1, count, stream)) }
             })?;
         }
         Ok(())
+    }
+
+    /// By the CPU, after the work so far: the driver fills no range of the host's memory that consists of several pieces
+    /// of physical memory (CUDA_ERROR_INVALID_VALUE on an H200, where copies of the same range work).
+    fn fill_by_cpu(&self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
+        self.synchronize()?;
+        let start = self.host_address().wrapping_add(range.start);
+        for index in 0..range.len() {
+            let element = start.wrapping_add(index).cast::<u8>();
+            // SAFETY: the element lies within the memory, which the CPU addresses; whoever holds a slice of the CPU's
+            // borrows the buffer.
+            unsafe { host_copy::store(pattern.as_ptr(), element, size_of::<T>()) };
+        }
+        match self.resource() {
+            Some(resource) => resource.flush(start.cast(), range.len() * size_of::<T>()),
+            None => Ok(()),
+        }
     }
 
     fn set(

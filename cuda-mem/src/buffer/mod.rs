@@ -328,6 +328,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.hold.allocation().accessibility()
     }
 
+    /// Whether the CPU may use the memory as the heap, once the device work on it is done.
+    pub(crate) fn is_coherent(&self) -> bool {
+        let block = self.hold.allocation().block;
+        block.size == 0 || self.resource().is_none_or(|resource| resource.is_coherent(block))
+    }
+
     /// The resource that the memory is of; none for memory of other libraries.
     pub fn resource(&self) -> Option<&SharedResource> {
         match &self.hold.allocation().origin {

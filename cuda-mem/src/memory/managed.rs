@@ -119,7 +119,7 @@ unsafe impl MemoryResource for Inner {
         Accessibility::MANAGED
     }
 
-    fn is_coherent(&self) -> bool {
+    fn is_coherent(&self, _block: Block) -> bool {
         self.concurrent
     }
 

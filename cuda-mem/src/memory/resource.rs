@@ -105,10 +105,10 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         })
     }
 
-    /// Whether the CPU may use the memory as it uses the heap, once the device work on it is done: without
+    /// Whether the CPU may use a block as it uses the heap, once the device work on it is done: without
     /// [`invalidate`](Self::invalidate) and [`flush`](Self::flush).
-    fn is_coherent(&self) -> bool {
-        true
+    fn is_coherent(&self, block: Block) -> bool {
+        self.atom(block) == 1
     }
 
     /// Makes the device's writes of a range visible to the CPU. The range lies within one block.

@@ -14,8 +14,9 @@ use crate::memory::Location;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// The most that the pool holds, in bytes; the driver rounds it up. `None` is the size of the device's memory, or of
-    /// the host's physical memory; for managed memory, which may exceed both, it is no limit. `Some(usize::MAX)` is no limit: the driver then reserves address space of twice the device's memory.
+    /// The most that the pool holds, in bytes; the driver rounds it up, and reserves address space of twice that.
+    /// `None` is the size of the device's memory; for memory of the host, and managed memory, it is no limit (a pool of
+    /// the host then reserves 9 GiB of addresses, and more as it grows). `Some(usize::MAX)` is no limit.
     pub max_size: Option<usize>,
     /// How much unused memory the pool keeps when the work of a stream is waited for, in bytes. The driver's own
     /// default is 0: all of it goes back to the system, and the next allocation is slow. Here pools keep all of it.

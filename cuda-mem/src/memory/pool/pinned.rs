@@ -3,7 +3,6 @@
 use super::slab::SlabPool;
 use super::{DriverPool, Inner, Ownership, PoolOptions};
 use crate::error::call;
-use crate::memory::host::physical_memory;
 use crate::memory::location::check_node;
 use crate::memory::{Accessibility, Location, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
@@ -118,7 +117,7 @@ impl PinnedPool {
 
     fn at(context: &Context, options: &PoolOptions, location: &Location) -> Result<Self> {
         let location = location.to_raw("PinnedPool::new")?;
-        let max_size = options.max_size.unwrap_or_else(physical_memory);
+        let max_size = options.max_size.unwrap_or(usize::MAX);
         let without_access = PoolOptions { accessible_from: Vec::new(), ..options.clone() };
         let pool = Self::create(context, &without_access, PINNED, location, max_size, Accessibility::BOTH)?;
         pool.open(&options.accessible_from)?;
