@@ -143,6 +143,17 @@ impl Context {
         bound.map_or_else(|| Bound::push(self.driver(), self.inner.raw), Ok)
     }
 
+    /// An error if the context has ended: the driver crashes over what was made in it.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        let code = match self.liveness() {
+            Liveness::Alive => return Ok(()),
+            Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            Liveness::DriverGone => CUresult::CUDA_ERROR_DEINITIALIZED,
+        };
+        Err(DriverError { call: "cuCtxGetId", code }.into())
+    }
+
     /// Waits for all work of the context.
     ///
     /// # Errors

@@ -67,7 +67,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it.
+    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it. The
+    /// stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
     /// Forgets a block: the context has ended, and the memory with it.

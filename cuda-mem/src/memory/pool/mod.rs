@@ -281,8 +281,9 @@ unsafe impl MemoryResource for Inner {
         if let Some(slab) = &self.slab {
             return slab.allocate(size, stream);
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // This also sees that the stream's context is alive; the call needs none to be current.
         check_not_capturing(CALL, stream)?;
+        let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable; pool and stream live.
         unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map_err(
@@ -301,7 +302,8 @@ unsafe impl MemoryResource for Inner {
         if let Some(slab) = &self.slab {
             return slab.deallocate(block, stream);
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // The stream's context is alive: the caller's contract.
+        let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
