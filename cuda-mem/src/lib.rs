@@ -22,6 +22,8 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
+//! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
@@ -32,6 +34,7 @@
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
+pub mod adaptor;
 pub mod buffer;
 mod context;
 mod device;
@@ -41,6 +44,7 @@ mod error;
 mod event;
 pub mod graph;
 mod host_copy;
+pub mod io;
 mod kernels;
 pub mod mapped;
 pub mod memory;
@@ -80,6 +84,17 @@ const _: () = {
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<memory::SharedResource>();
     crosses_threads::<memory::DevicePool>();
+    crosses_threads::<adaptor::Statistics<memory::kind::Any>>();
+    crosses_threads::<adaptor::Section>();
+    crosses_threads::<adaptor::Limit<memory::kind::Any>>();
+    crosses_threads::<adaptor::Tracking<memory::kind::Any>>();
+    crosses_threads::<adaptor::Logging<memory::kind::Any>>();
+    crosses_threads::<adaptor::Fallback<memory::kind::Any>>();
+    crosses_threads::<adaptor::Retry<memory::kind::Any>>();
+    crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
+    crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
+    crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
+    crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();
