@@ -28,7 +28,7 @@ mod reader;
 mod staging;
 mod writer;
 
-use crate::{Error, Result};
+use crate::{Error, Refused, Result};
 use std::io::{self, ErrorKind, SeekFrom};
 
 pub use bytes::{ByteBuffer, ByteBufferMut};
@@ -49,6 +49,13 @@ impl From<Error> for io::Error {
             _ => ErrorKind::Other,
         };
         io::Error::new(kind, error)
+    }
+}
+
+impl<V> From<Box<Refused<V>>> for io::Error {
+    /// Drops the value.
+    fn from(refused: Box<Refused<V>>) -> Self {
+        refused.error.into()
     }
 }
 
