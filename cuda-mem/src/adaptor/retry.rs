@@ -57,9 +57,11 @@ impl<K: Kind> Retry<K> {
     }
 }
 
+type Decide = dyn Fn(&Error, u32) -> AfterFailure + Send + Sync;
+
 struct Hook {
     attempts: u32,
-    decide: Box<dyn Fn(&Error, u32) -> AfterFailure + Send + Sync>,
+    decide: Box<Decide>,
 }
 
 impl Hook {

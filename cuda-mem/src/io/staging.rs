@@ -107,7 +107,7 @@ impl<H: StagingMemory> Staging<H> {
     }
 
     /// Waits until the half that was sent has arrived; where it failed before, sends it again.
-    pub fn settle(&mut self, buffer: &mut impl ByteBufferMut) -> Result<()> {
+    fn settle(&mut self, buffer: &mut impl ByteBufferMut) -> Result<()> {
         if let Other::Sent(Sent { half, offset, length, transfer }) = &mut self.other {
             let transfer = match transfer.take() {
                 Some(transfer) => transfer,

@@ -176,12 +176,11 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
     /// Takes some of the bytes, of which all have room in the buffer.
     fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         let position = self.position;
-        if let (Some(staging), Some(buffer)) = (&mut self.staging, &mut self.buffer) {
-            if bytes.len() < staging.capacity() || staging.filled() != 0 {
-                return staging.take(buffer, position, bytes);
-            }
-            // What was sent before, and failed, must not come after these bytes.
-            staging.settle(buffer)?;
+        // Straight beside what was sent before: without a seek, which waits for that, the places differ.
+        if let (Some(staging), Some(buffer)) = (&mut self.staging, &mut self.buffer)
+            && (bytes.len() < staging.capacity() || staging.filled() != 0)
+        {
+            return staging.take(buffer, position, bytes);
         }
         self.target().buffer_mut().copy_from_slice(position, bytes)?;
         Ok(bytes.len())
