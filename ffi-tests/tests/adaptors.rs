@@ -12,7 +12,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Bench {
     context: Context,
@@ -27,19 +27,23 @@ fn bench() -> Result<Bench> {
     Ok(Bench { context, stream, pool })
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no thread has panicked")
+}
+
 /// A text that a log is written to.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
 
 impl Text {
     fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect()
+        String::from_utf8_lossy(&lock(&self.0)).lines().map(str::to_owned).collect()
     }
 }
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
+        lock(&self.0).extend(bytes);
         Ok(bytes.len())
     }
 
@@ -60,6 +64,10 @@ struct Heap {
     surplus: usize,
 }
 
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 16).expect("small")
+}
+
 impl Heap {
     fn new(context: &Context, surplus: usize) -> Arc<Self> {
         let context = context.clone();
@@ -68,18 +76,18 @@ impl Heap {
     }
 
     fn end(&self, block: Block) {
-        let size = self.live.lock().unwrap().remove(&block.device_pointer);
+        let size = lock(&self.live).remove(&block.device_pointer);
         assert_eq!(size, Some(block.size), "a block that is not the heap's: {block:?}");
         // SAFETY: `allocate` made it with this layout.
-        unsafe { dealloc(block.host_pointer, Layout::from_size_align(block.size, 16).unwrap()) };
+        unsafe { dealloc(block.host_pointer, layout(block.size)) };
     }
 
     fn live(&self) -> usize {
-        self.live.lock().unwrap().values().sum()
+        lock(&self.live).values().sum()
     }
 
     fn take_calls(&self) -> Vec<String> {
-        std::mem::take(&mut self.calls.lock().unwrap())
+        std::mem::take(&mut lock(&self.calls))
     }
 }
 
@@ -92,8 +100,8 @@ unsafe impl MemoryResource for Heap {
         }
         let size = size + self.surplus;
         // SAFETY: the layout is not of zero bytes.
-        let pointer = unsafe { alloc(Layout::from_size_align(size, 16).unwrap()) };
-        self.live.lock().unwrap().insert(pointer as u64, size);
+        let pointer = unsafe { alloc(layout(size)) };
+        lock(&self.live).insert(pointer as u64, size);
         Ok(Block::unified(pointer, size))
     }
 
@@ -106,7 +114,7 @@ unsafe impl MemoryResource for Heap {
     }
 
     fn abandon(&self, block: Block) {
-        self.calls.lock().unwrap().push("abandon".into());
+        lock(&self.calls).push("abandon".into());
         self.end(block);
     }
 
@@ -123,12 +131,12 @@ unsafe impl MemoryResource for Heap {
     }
 
     fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.calls.lock().unwrap().push(format!("invalidate {:#x} {length}", start.addr()));
+        lock(&self.calls).push(format!("invalidate {:#x} {length}", start.addr()));
         Ok(())
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.calls.lock().unwrap().push(format!("flush {:#x} {length}", start.addr()));
+        lock(&self.calls).push(format!("flush {:#x} {length}", start.addr()));
         Ok(())
     }
 }
@@ -240,7 +248,8 @@ fn all_adaptors_stack_in_any_order() -> Result<()> {
             assert_eq!((counts.bytes.current, counts.blocks.current, stack.limit.used()), (0, 0, 0), "{order:?}");
             assert_eq!((stack.tracking.live().len(), stack.fallback.blocks_of_second()), (0, 0), "{order:?}");
             let (mut given, mut freed) = (logged(&stack.log, "allocate"), logged(&stack.log, "free"));
-            (given.sort(), freed.sort());
+            given.sort();
+            freed.sort();
             assert_eq!(given, freed, "{order:?}");
             assert!(given.len() >= 5 && stack.logging.lost_lines() == 0);
         }
@@ -626,15 +635,15 @@ fn a_hook_may_free_and_allocate_through_the_same_stack() -> Result<()> {
         let (spilled, limit, stream) = (spilled.clone(), limit.clone(), stream.clone());
         Retry::new(&limit.clone(), 10, move |error, _| {
             assert!(error.is_out_of_memory(), "{error}");
-            let Some(buffer) = cache.lock().expect("no panic").pop() else { return AfterFailure::GiveUp };
-            spilled.lock().expect("no panic").push(buffer.to_vec().expect("a copy"));
+            let Some(buffer) = lock(&cache).pop() else { return AfterFailure::GiveUp };
+            lock(&spilled).push(buffer.to_vec().expect("a copy"));
             drop(buffer);
             Buffer::<u8, _>::zeroed(&limit, 1, &stream).expect("room for one");
             AfterFailure::Again
         })
     };
     let buffer = Buffer::<u8, _>::zeroed(&retry, 1000, &stream)?;
-    assert_eq!(*spilled.lock().expect("no panic"), [vec![2; 400], vec![1; 400]]);
+    assert_eq!(*lock(&spilled), [vec![2; 400], vec![1; 400]]);
     assert!(Buffer::<u8, _>::zeroed(&retry, 1, &stream).is_err());
     drop(buffer);
     assert_eq!((limit.used(), context.take_drop_errors()), (0, Default::default()));
