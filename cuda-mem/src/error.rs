@@ -49,6 +49,22 @@ pub enum Error {
         message: Box<str>,
     },
 
+    /// A limit that the program has set is reached ([`adaptor::Limit`](crate::adaptor::Limit)): free some, ask for less,
+    /// or raise the limit.
+    #[error(
+        "{call}: no room for {requested} bytes: {used} bytes of the limit of {limit} are used; free some, or raise it"
+    )]
+    LimitReached {
+        /// The function.
+        call: &'static str,
+        /// What was asked for, in bytes.
+        requested: usize,
+        /// What is allocated already, in bytes.
+        used: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+
     /// A range lies outside of the memory.
     #[error("{call}: bytes {offset} to {offset}+{length} lie outside of memory of {size} bytes")]
     OutOfRange {
@@ -159,6 +175,12 @@ impl Error {
             Error::Forked { .. } => Some(CUresult::CUDA_ERROR_NOT_INITIALIZED),
             _ => None,
         }
+    }
+
+    /// Whether memory has run out: the device's, or what a limit allows. The same call may succeed when some is freed.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Error::OutOfMemory { .. } | Error::LimitReached { .. })
+            || self.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
     /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.

@@ -22,6 +22,8 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
+//! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
@@ -34,6 +36,7 @@
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
+pub mod adaptor;
 pub mod buffer;
 mod context;
 mod device;
@@ -44,6 +47,7 @@ mod event;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
+pub mod io;
 pub mod ipc;
 mod kernels;
 pub mod mapped;
@@ -92,6 +96,17 @@ const _: () = {
     crosses_threads::<memory::ManagedMemory>();
     crosses_threads::<memory::RegisteredMemory<Vec<u8>>>();
     crosses_threads::<HostBuffer<u8>>();
+    crosses_threads::<adaptor::Statistics<memory::kind::Any>>();
+    crosses_threads::<adaptor::Section>();
+    crosses_threads::<adaptor::Limit<memory::kind::Any>>();
+    crosses_threads::<adaptor::Tracking<memory::kind::Any>>();
+    crosses_threads::<adaptor::Logging<memory::kind::Any>>();
+    crosses_threads::<adaptor::Fallback<memory::kind::Any>>();
+    crosses_threads::<adaptor::Retry<memory::kind::Any>>();
+    crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
+    crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
+    crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
+    crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();

@@ -2,8 +2,10 @@
 
 use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece, Rows, transfer_scope};
 use cuda_mem::memory::kind::{self, Any, Pinned};
-use cuda_mem::memory::{Accessibility, DeviceMemory, DevicePool, PoolOptions, ResourceHandle, SharedResource};
-use cuda_mem::{Buffer, Context, Error, Result, Stream};
+use cuda_mem::memory::{
+    Accessibility, DeviceMemory, DevicePool, PinnedMemory, PoolOptions, ResourceHandle, SharedResource,
+};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, Result, Stream};
 use ffi_tests::{Setup, pattern, same};
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -412,7 +414,8 @@ fn uploads_and_downloads_own_the_host_memory_until_they_are_done() -> Result<()>
     buffer.upload(0, &WORDS[..])?.wait()?;
     drop(buffer.download(0, vec![0; 2].into_boxed_slice())?);
     buffer.download(length + 5, Vec::new())?.wait()?;
-    assert!(buffer.upload(length + 4, vec![0; 2]).is_err());
+    let refused = buffer.upload(length + 4, vec![1; 2]).unwrap_err();
+    assert_eq!(refused.value, [1; 2], "the host memory comes back");
     assert!(buffer.download(1, vec![0; length + 5]).is_err());
     assert_eq!(context.take_drop_errors(), Default::default());
     Ok(())
@@ -440,23 +443,24 @@ fn block_on<F: Future>(future: F) -> (F::Output, usize) {
 
 #[test]
 fn transfers_can_be_awaited() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { context, stream, pool } = bench()?;
     let mut buffer = Buffer::<u8, _>::zeroed(&pool, 1000, &stream)?;
     // The stream is held up, so that the first poll finds the copy waiting.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     stream.launch_host_function(move || {
         let _ = held.recv();
     })?;
+    let pinned = PinnedMemory::new(&context);
+    let upload = buffer.upload(0, HostBuffer::from_slice(&pinned, &pattern(1000, 1))?)?;
+    let download = buffer.download(0, HostBuffer::zeroed(&pinned, 1000)?)?;
     let release = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         drop(hold);
     });
-    let upload = buffer.upload(0, pattern(1000, 1))?;
-    let download = buffer.download(0, vec![0; 1000])?;
     let (outcome, wakes) = block_on(async { Ok::<_, Error>((upload.await?, download.await?)) });
     let (sent, received) = outcome?;
-    assert_eq!(sent, received);
-    println!("woken {wakes} times");
+    assert_eq!(*sent, *received);
+    assert!(wakes >= 1, "the driver's callback has woken the task");
     release.join().expect("the holder ends");
     Ok(())
 }
