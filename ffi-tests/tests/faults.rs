@@ -88,8 +88,8 @@ fn buffers(driver: &Driver) -> Outcome {
     let mut batch = CopyBatch::new(&other);
     batch.copy(&mut buffer, 0, &bytes, 0..100)?;
     batch.submit()?;
-    let upload = buffer.upload(0, pattern(3000, 2))?;
-    let seen = buffer.download(0, vec![0; 3000])?.wait()?;
+    let upload = buffer.upload(0, pattern(3000, 2)).map_err(Error::from)?;
+    let seen = buffer.download(0, vec![0; 3000]).map_err(Error::from)?.wait()?;
     same("the transfers", &seen, &upload.wait()?)?;
     transfer_scope(|scope| scope.upload(&mut buffer, 0, &[1, 2, 3]))?;
     buffer.set_stream(&other)?;
