@@ -270,8 +270,10 @@ fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
 }
 
 impl PartialEq for Context {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
     }
 }
 

@@ -263,6 +263,7 @@ fn advice(code: CUresult) -> &'static str {
 }
 
 /// Turns what a call through the table gave into a result.
+#[inline]
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),

@@ -274,8 +274,10 @@ unsafe extern "C" fn run_host_function(data: *mut c_void) {
 }
 
 impl PartialEq for Stream {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
     }
 }
 

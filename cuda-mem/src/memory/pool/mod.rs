@@ -24,8 +24,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
 use slab::SlabPool;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
@@ -65,8 +64,6 @@ struct Inner {
     /// Where the memory lies.
     location: CUmemLocation,
     accessibility: Accessibility,
-    /// Ordinals of the devices that were given access, which is taken back at the end.
-    granted: Mutex<BTreeSet<i32>>,
     /// What serves in place of a pool of the driver, which then is null.
     slab: Option<SlabPool>,
 }
@@ -191,6 +188,7 @@ impl<K: Kind> DriverPool<K> {
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
         let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility, id);
         pool.inner.register();
+        pool.withdraw_inherited_access()?;
         pool.apply(options)?;
         Ok(pool)
     }
@@ -204,8 +202,7 @@ impl<K: Kind> DriverPool<K> {
         id: Option<PoolId>,
     ) -> Self {
         let context = context.clone();
-        let inner =
-            Inner { context, raw, ownership, id, location, accessibility, granted: Mutex::default(), slab: None };
+        let inner = Inner { context, raw, ownership, id, location, accessibility, slab: None };
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -347,7 +344,7 @@ impl Drop for Inner {
         let cuda = self.context.driver().raw();
         // The pool is the device's, and needs no context.
         // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
-        let destroyed = self.withdraw_access().and(unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) });
+        let destroyed = unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) };
         if let Err(error) = destroyed
             && !error.is_teardown()
         {

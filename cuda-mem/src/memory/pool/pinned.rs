@@ -9,7 +9,7 @@ use crate::{Context, Device, Error, Feature, Result, Support};
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUresult, Capability};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A pool of page-locked memory of the host.
 ///
@@ -145,7 +145,6 @@ impl PinnedPool {
             ownership: Ownership::Owned,
             location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 },
             accessibility: Accessibility::BOTH,
-            granted: Mutex::default(),
             slab: Some(SlabPool::new(context, options)),
         };
         Ok(Self { inner: Arc::new(inner), kind: PhantomData })
