@@ -4,28 +4,15 @@ use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, Limit, Logging, Retry, Statistics, Tracking, named,
 };
 use cuda_mem::memory::kind::{self, Any, Pinned};
-use cuda_mem::memory::{Accessibility, Block, DeviceMemory, DevicePool, MemoryResource, PoolOptions};
+use cuda_mem::memory::{Accessibility, Block, DeviceMemory, MemoryResource};
 use cuda_mem::memory::{ResourceHandle, SharedResource};
 use cuda_mem::{Buffer, Context, Error, Result, Stream};
-use ffi_tests::{Setup, pattern};
+use ffi_tests::{Bench, pattern};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-struct Bench {
-    context: Context,
-    stream: Stream,
-    pool: DevicePool,
-}
-
-fn bench() -> Result<Bench> {
-    let context = Setup::from_environment()?.context;
-    let stream = Stream::new(&context)?;
-    let pool = DevicePool::new(&context, &PoolOptions::default())?;
-    Ok(Bench { context, stream, pool })
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread has panicked")
@@ -211,7 +198,7 @@ fn logged(log: &Text, action: &str) -> Vec<(String, String)> {
 
 #[test]
 fn all_adaptors_stack_in_any_order() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     for order in orders() {
         // What a fallback above the alignment takes from elsewhere is not aligned.
         let place = |adaptor| order.iter().position(|other| *other == adaptor);
@@ -265,7 +252,7 @@ fn all_adaptors_stack_in_any_order() -> Result<()> {
 
 #[test]
 fn every_adaptor_hands_on_what_it_does_not_change() -> Result<()> {
-    let Bench { context, stream, .. } = bench()?;
+    let Bench { context, stream, .. } = Bench::new()?;
     for order in orders() {
         let heap = Heap::new(&context, 0);
         let base: SharedResource = heap.clone();
@@ -286,7 +273,7 @@ fn every_adaptor_hands_on_what_it_does_not_change() -> Result<()> {
 
 #[test]
 fn a_failed_free_leaves_the_block_live_in_every_account() -> Result<()> {
-    let Bench { context, stream, .. } = bench()?;
+    let Bench { context, stream, .. } = Bench::new()?;
     for order in orders() {
         let heap = Heap::new(&context, 0);
         let base: SharedResource = heap.clone();
@@ -315,7 +302,7 @@ fn a_failed_free_leaves_the_block_live_in_every_account() -> Result<()> {
 
 #[test]
 fn kinds_are_kept() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let statistics: Statistics<kind::Device> = Statistics::new(&pool);
     let aligned: Aligned<kind::Device> = Aligned::new(&Limit::new(&statistics, 1 << 20), 512)?;
     let fallback: Fallback<kind::Device> = Fallback::new(&aligned, &DeviceMemory::new(&context))?;
@@ -337,7 +324,7 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
 
 #[test]
 fn eight_threads_over_a_stack_leave_the_figures_of_a_model() -> Result<()> {
-    let Bench { context, pool, .. } = bench()?;
+    let Bench { context, pool, .. } = Bench::new()?;
     let limit = Limit::new(&Statistics::new(&pool), 200_000);
     let (statistics, tracking) = (Statistics::new(&limit), Tracking::new(&limit));
     let log = Text::default();
@@ -399,7 +386,7 @@ fn eight_threads_over_a_stack_leave_the_figures_of_a_model() -> Result<()> {
 
 #[test]
 fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()> {
-    let Bench { context, stream, .. } = bench()?;
+    let Bench { context, stream, .. } = Bench::new()?;
     let heap = Heap::new(&context, 10);
     let limit = Limit::new(&heap, 100);
     let block = limit.share().allocate(90, 1, &stream)?;
@@ -426,7 +413,7 @@ fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()>
 
 #[test]
 fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let below = Statistics::new(&pool);
     let tracking = Tracking::with_backtraces(&below);
     let resource = tracking.share();
@@ -471,7 +458,7 @@ fn a_log_that_cannot_be_written_stops_nothing() -> Result<()> {
             Err(std::io::Error::other("no flush"))
         }
     }
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let logging = Logging::new(&pool, Full(50));
     drop(Buffer::from_slice(&logging, &[1u8, 2, 3], &stream)?);
     drop(Buffer::from_slice(&logging, &[1u8, 2, 3], &stream)?);
@@ -485,7 +472,7 @@ fn a_log_that_cannot_be_written_stops_nothing() -> Result<()> {
 
 #[test]
 fn a_log_names_thread_time_action_pointer_size_and_stream() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let log = Text::default();
     let logging = Logging::new(&Limit::new(&pool, 1000), log.clone());
     let buffer = Buffer::<u8, _>::zeroed(&logging, 600, &stream)?;
@@ -514,7 +501,7 @@ fn a_log_names_thread_time_action_pointer_size_and_stream() -> Result<()> {
 
 #[test]
 fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let first = Statistics::new(&Limit::new(&pool, 1000));
     let second = Statistics::new(&Limit::new(&DeviceMemory::new(&context), 1000));
     let fallback = Fallback::new(&first, &second)?;
@@ -547,7 +534,7 @@ fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() 
 
 #[test]
 fn a_fallback_over_two_kinds_promises_what_both_offer_and_tells_their_blocks_apart() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let heap = Heap::new(&context, 0);
     let base: SharedResource = heap.clone();
     let mixed = Fallback::new(&pool.share(), &base)?;
@@ -582,7 +569,7 @@ fn every_alignment_is_served() -> Result<()> {
     // SAFETY: as above, and any bytes are a value.
     unsafe impl bytemuck::Pod for Page {}
 
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let error = Buffer::<Page, _>::zeroed(&pool, 1, &stream).unwrap_err();
     assert!(error.to_string().contains("adaptor::Aligned"), "{error}");
     let statistics = Statistics::new(&pool);
@@ -614,7 +601,7 @@ fn every_alignment_is_served() -> Result<()> {
 
 #[test]
 fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let below = Statistics::new(&pool);
     let failing = FailureInjection::new(&below, [FailWhen::LargerThan(100)]);
     let error = Buffer::<u8, _>::zeroed(&failing, 101, &stream).unwrap_err();
@@ -630,7 +617,7 @@ fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Re
 
 #[test]
 fn a_hook_may_free_and_allocate_through_the_same_stack() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let limit = Limit::new(&pool, 1000);
     let spilled: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let cache =

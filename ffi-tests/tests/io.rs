@@ -2,9 +2,9 @@
 
 use cuda_mem::buffer::{TransferDestination, TransferSource};
 use cuda_mem::io::{BufferReader, BufferWriter};
-use cuda_mem::memory::{DevicePool, PoolOptions, kind};
-use cuda_mem::{Buffer, Context, Error, Result, SharedBuffer, Stream};
-use ffi_tests::{Setup, pattern};
+use cuda_mem::memory::kind;
+use cuda_mem::{Buffer, Error, Result, SharedBuffer};
+use ffi_tests::{Bench, pattern};
 use std::error::Error as StdError;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -12,20 +12,12 @@ use std::sync::Arc;
 type Outcome = Result<(), Box<dyn StdError>>;
 type Device = Buffer<u8, kind::Device>;
 
-struct Bench {
-    context: Context,
-    stream: Stream,
-    pool: DevicePool,
+trait Buffers {
+    fn zeroed(&self, length: usize) -> Result<Device>;
+    fn holding(&self, bytes: &[u8]) -> Result<Device>;
 }
 
-fn bench() -> Result<Bench> {
-    let context = Setup::from_environment()?.context;
-    let stream = Stream::new(&context)?;
-    let pool = DevicePool::new(&context, &PoolOptions::default())?;
-    Ok(Bench { context, stream, pool })
-}
-
-impl Bench {
+impl Buffers for Bench {
     fn zeroed(&self, length: usize) -> Result<Device> {
         Buffer::zeroed(&self.pool, length, &self.stream)
     }
@@ -41,7 +33,7 @@ fn invalid<T>(result: io::Result<T>) -> bool {
 
 #[test]
 fn a_reader_reads_seeks_and_ends_at_the_end() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let bytes = pattern(1000, 5);
     let buffer = bench.holding(&bytes)?;
     let mut reader = BufferReader::new(&buffer);
@@ -80,7 +72,7 @@ fn a_reader_reads_seeks_and_ends_at_the_end() -> Outcome {
 
 #[test]
 fn a_reader_owns_or_borrows_and_std_makes_it_buffered() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let text = b"first line\nsecond\n\nlast";
     let lines: Vec<_> = BufReader::new(BufferReader::new(bench.holding(text)?)).lines().collect::<io::Result<_>>()?;
     assert_eq!(lines, ["first line", "second", "", "last"]);
@@ -101,7 +93,7 @@ fn a_reader_owns_or_borrows_and_std_makes_it_buffered() -> Outcome {
 
 #[test]
 fn shared_reads_copy_nothing_and_keep_the_memory() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let bytes = pattern(1000, 6);
     let whole: SharedBuffer<u8, kind::Device> = bench.holding(&bytes)?.into_shared();
     let address = whole.device_pointer();
@@ -119,7 +111,7 @@ fn shared_reads_copy_nothing_and_keep_the_memory() -> Outcome {
 
 #[test]
 fn empty_buffers_are_read_written_and_sought() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let mut empty = bench.zeroed(0)?;
     let mut reader = BufferReader::new(&empty);
     assert_eq!(reader.read(&mut [0; 10])?, 0);
@@ -143,7 +135,7 @@ fn empty_buffers_are_read_written_and_sought() -> Outcome {
 
 #[test]
 fn a_writer_writes_in_chunks_with_and_without_staging_and_over_again() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let (first, again) = (pattern(65_536, 1), pattern(65_536, 2));
     for bytes in [0, 1, 2, 3, 4096, 8192, 1 << 20] {
         let mut writer = BufferWriter::with_staging(bench.zeroed(65_536)?, bytes);
@@ -168,7 +160,7 @@ fn a_writer_writes_in_chunks_with_and_without_staging_and_over_again() -> Outcom
 
 #[test]
 fn a_write_elsewhere_neither_moves_the_position_nor_loses_or_reorders_staged_bytes() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     for bytes in [0, 64, 300, 8192] {
         // Bytes 0 to 100 staged, 25 of them overwritten, then on at 100.
         let data = pattern(200, 9);
@@ -195,7 +187,7 @@ fn a_write_elsewhere_neither_moves_the_position_nor_loses_or_reorders_staged_byt
 
 #[test]
 fn a_seek_sends_what_is_staged_to_where_it_was_written() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     for bytes in [0, 8, 64] {
         let mut writer = BufferWriter::with_staging(bench.zeroed(12)?, bytes);
         writer.write_all(b"abc")?;
@@ -218,7 +210,7 @@ fn a_seek_sends_what_is_staged_to_where_it_was_written() -> Outcome {
 
 #[test]
 fn writes_end_at_the_end_of_the_buffer() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     for bytes in [0, 4, 64] {
         let whole = bench.holding(&[7; 20])?;
         let (target, mut behind) = whole.split_at(10)?;
@@ -240,7 +232,7 @@ fn writes_end_at_the_end_of_the_buffer() -> Outcome {
 
 #[test]
 fn the_edges_of_staging() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let data = pattern(1000, 3);
     let mut writer = BufferWriter::new(bench.zeroed(1000)?);
     writer.write_all(&data[..50])?;
@@ -274,7 +266,7 @@ fn the_edges_of_staging() -> Outcome {
 
 #[test]
 fn a_drop_and_a_close_flush() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let mut buffer = bench.zeroed(6)?;
     let mut writer = BufferWriter::with_staging(&mut buffer, 100);
     writer.write_all(b"abc")?;
@@ -306,7 +298,7 @@ fn staging_in_the_callers_memory_and_from_another_thread() -> Outcome {
             &mut self.0
         }
     }
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let data = pattern(5000, 8);
     // Halves of different sizes; one of none, which gathers nothing.
     for (left, right) in [(100, 37), (1, 1), (0, 0), (0, 10)] {
@@ -325,7 +317,7 @@ fn staging_in_the_callers_memory_and_from_another_thread() -> Outcome {
 
 #[test]
 fn any_mix_of_writes_leaves_what_a_vector_would_hold() -> Outcome {
-    let bench = bench()?;
+    let bench = Bench::new()?;
     let mut state = 7u64;
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
