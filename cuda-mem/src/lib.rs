@@ -117,6 +117,7 @@ const _: () = {
     crosses_threads::<suballocator::Ring>();
     crosses_threads::<ipc::Descriptor>();
     crosses_threads::<ipc::PoolExport>();
+    crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();

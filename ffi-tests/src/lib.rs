@@ -4,6 +4,7 @@
 //! driver, else over the software GPU. They print which it was.
 
 pub mod cases;
+pub mod descriptors;
 pub mod kernel;
 pub mod suite;
 

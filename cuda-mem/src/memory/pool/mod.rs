@@ -16,13 +16,14 @@ use super::resource::{
 };
 use crate::context::Liveness;
 use crate::error::call;
-use crate::ipc::{Descriptor, PoolId, random};
+use crate::ipc::Descriptor;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::{Context, Feature, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
+use sharing::Shared;
 use slab::SlabPool;
 use std::sync::Arc;
 
@@ -59,8 +60,8 @@ struct Inner {
     context: Context,
     raw: CUmemoryPool,
     ownership: Ownership,
-    /// The name in all processes, if the pool can be shared.
-    id: Option<PoolId>,
+    /// What other processes are given, if the pool can be shared.
+    shared: Option<Arc<Shared>>,
     /// Where the memory lies.
     location: CUmemLocation,
     accessibility: Accessibility,
@@ -155,7 +156,7 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE, None)
+        Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE))
     }
 }
 
@@ -182,27 +183,22 @@ impl<K: Kind> DriverPool<K> {
             maxSize: if max_size == usize::MAX { 0 } else { max_size },
             ..Default::default()
         };
-        let id = if options.shareable { Some(PoolId(random()?)) } else { None };
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
-        let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility, id);
+        // From here on its drop destroys it.
+        let mut inner = Inner::new(context, raw, Ownership::Owned, location, accessibility);
+        if options.shareable {
+            inner.shared = Some(Arc::new(Shared::export(&inner)?));
+        }
+        let pool = Self::from_inner(inner);
         pool.inner.register();
         pool.withdraw_inherited_access()?;
         pool.apply(options)?;
         Ok(pool)
     }
 
-    fn from_parts(
-        context: &Context,
-        raw: CUmemoryPool,
-        ownership: Ownership,
-        location: CUmemLocation,
-        accessibility: Accessibility,
-        id: Option<PoolId>,
-    ) -> Self {
-        let context = context.clone();
-        let inner = Inner { context, raw, ownership, id, location, accessibility, slab: None };
+    fn from_inner(inner: Inner) -> Self {
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -226,6 +222,19 @@ impl<K: Kind> DriverPool<K> {
     /// its clones and its buffers.
     pub fn raw(&self) -> CUmemoryPool {
         self.inner.raw
+    }
+}
+
+impl Inner {
+    /// A pool that cannot be shared.
+    fn new(
+        context: &Context,
+        raw: CUmemoryPool,
+        ownership: Ownership,
+        location: CUmemLocation,
+        accessibility: Accessibility,
+    ) -> Self {
+        Self { context: context.clone(), raw, ownership, shared: None, location, accessibility, slab: None }
     }
 }
 
