@@ -131,6 +131,7 @@ mod tests {
     use crate::Driver;
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn what_is_changed_on_the_way_is_refused() -> Result<()> {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let mut head = Descriptor::new(ExportKind::VirtualMemory, &context)?;

@@ -222,6 +222,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_stream_that_does_not_capture_is_let_through() -> Result<()> {
         let context = crate::Driver::software()?.device(0)?.primary_context()?;
         let stream = Stream::new(&context)?;

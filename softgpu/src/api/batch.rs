@@ -3,6 +3,7 @@
 use super::copy::anywhere;
 use crate::call::{Result, driver_calls, ensure, offer};
 use crate::state::Global;
+use crate::state::capture;
 use crate::state::stream::Stream;
 use crate::state::transfer::Copy;
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
@@ -79,7 +80,11 @@ unsafe fn batch(
     ensure(!to.is_null() && !from.is_null() && !sizes.is_null() && count > 0).map_err(general)?;
     // The legacy default stream takes no batches.
     ensure(stream.addr() > 1).map_err(general)?;
-    let device = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?.context.device;
+    let on = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?;
+    if capture::enter(&on).map_err(general)? {
+        return Err(general(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    }
+    let device = on.context.device;
     // SAFETY: by this function's contract.
     unsafe { check_attributes(attributes, indices, kinds, count) }.map_err(general)?;
     let mut copies = Vec::new();

@@ -14,13 +14,16 @@ driver_calls! {
         capture::begin(global, &Stream::find(global, hStream)?, mode)
     }
 
-    /// Ends a capture, and gives the graph; null where the capture was lost.
+    /// Ends a capture, and gives the graph; null where the capture was lost. A graph that nobody takes ends here.
     fn cuStreamEndCapture[Started](hStream: CUstream, phGraph: *mut CUgraph) {
-        ensure(!phGraph.is_null())?;
-        put(phGraph, ptr::null_mut())?;
+        offer(phGraph, ptr::null_mut());
         let global = Global::get()?;
         let graph = capture::end(global, &Stream::find(global, hStream)?)?;
-        put(phGraph, ptr::without_provenance_mut(graph as usize))
+        if phGraph.is_null() {
+            global.graphs.remove(graph);
+        }
+        offer(phGraph, ptr::without_provenance_mut(graph as usize));
+        Ok(())
     }
 
     /// Tells whether a stream records into a graph.

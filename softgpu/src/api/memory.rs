@@ -62,7 +62,7 @@ driver_calls! {
     fn cuMemGetAddressRange_v2[Started](pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
         let global = Global::get()?;
         current(global)?;
-        let block = global.memory.at(dptr).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        let block = global.memory.known_at(dptr).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         offer(pbase, block.base);
         offer(psize, block.size);
         Ok(())

@@ -51,10 +51,8 @@ driver_calls! {
         if let Some(block) = block.filter(|block| block.graph.is_some()) {
             return free_of_graph(global, &stream, block);
         }
-        if capture::enter(&stream)? {
-            // A graph frees only what a graph allocated.
-            return Err(capture::refuse(&stream, CUresult::CUDA_ERROR_INVALID_VALUE));
-        }
+        // A graph frees only what a graph allocated.
+        ensure(!capture::enter(&stream)?)?;
         let managed = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Managed);
         if let Some(block) = managed {
             report(Misuse::WrongFree, "cuMemFreeAsync", dptr, Some(block.sequence));
@@ -87,7 +85,7 @@ driver_calls! {
     }
 
     /// Gives back what is reserved and not used.
-    fn cuMemPoolTrimTo[Started](pool: CUmemoryPool, minBytesToKeep: usize) {
+    fn cuMemPoolTrimTo[Uncaptured](pool: CUmemoryPool, minBytesToKeep: usize) {
         Pool::find(Global::get()?, pool)?.trim(minBytesToKeep as u64)
     }
 
@@ -191,11 +189,12 @@ fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdevicept
         return Ok(0);
     }
     if !recorded {
+        capture::check_unsafe(global)?;
         return Ok(pool.allocate(global, size)?.base);
     }
     // A graph's memory is a device's, and no other process's.
     if pool.place != Place::Device || pool.shared().is_some() {
-        return Err(capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED));
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     capture::allocate(global, stream, pool.device, size)
 }

@@ -156,12 +156,11 @@ pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
     let relaxed = capture.mode == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    if !relaxed && capture.thread != std::thread::current().id() {
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    }
     global.captures.end(&mut members, &capture);
     drop(members);
-    let failure = if capture.is_invalid() {
+    let failure = if !relaxed && capture.thread != std::thread::current().id() {
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+    } else if capture.is_invalid() {
         CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
     } else if !reaches_all(&capture.graph, tips) {
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED
@@ -267,11 +266,12 @@ pub(crate) fn check_context(context: &Arc<Context>) -> Result {
     forbid(&members)
 }
 
-/// Refuses a call that works at once, after the legacy default stream.
-pub(crate) fn check_synchronous(context: &Arc<Context>) -> Result {
+/// Refuses a call that works at once, after the legacy default stream. One that returns before its work is done is
+/// refused only where that stream would wait for one that records.
+pub(crate) fn check_synchronous(context: &Arc<Context>, waits: bool) -> Result {
     let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
     legacy(&members, context)?;
-    forbid(&members)
+    if waits { forbid(&members) } else { Ok(()) }
 }
 
 /// Refuses a call that captures may forbid to this thread: one that they would not notice, or that waits for them.
@@ -325,8 +325,7 @@ impl Place {
         let mut members = lock(&captures.members);
         let mine = |member: &Member| Arc::ptr_eq(&member.capture, &self.capture);
         if self.capture.ended.load(Ordering::Acquire) {
-            invalidate(&members, |member| member.stream.key() == stream.key());
-            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         if self.capture.is_invalid() {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -356,6 +355,9 @@ impl Place {
 
     /// The code of a call that asks whether this place has passed: it never does, and asking loses the capture.
     pub(crate) fn asked(&self) -> CUresult {
+        if self.capture.ended.load(Ordering::Acquire) {
+            return CUresult::CUDA_ERROR_INVALID_VALUE;
+        }
         self.capture.invalidate();
         CUresult::CUDA_ERROR_CAPTURED_EVENT
     }

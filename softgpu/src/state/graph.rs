@@ -128,7 +128,9 @@ impl Graph {
         let nodes = self.nodes();
         let single = nodes.iter().any(|node| node.work.is_of_memory()).then(|| self.instantiated.clone());
         if let Some(taken) = &single {
-            ensure(!taken.swap(true, Ordering::AcqRel))?;
+            if taken.swap(true, Ordering::AcqRel) {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
         }
         let sequence = next_sequence();
         let executable = Executable {
@@ -164,20 +166,10 @@ impl Executable {
         }
     }
 
-    /// Gives a stream the work of all nodes, or adds it to what the stream records, as one node.
+    /// Gives a stream the work of all nodes. A launch is not recorded.
     pub(crate) fn launch(self: &Arc<Self>, stream: &Stream) -> Result {
         if capture::enter(stream)? {
-            if self.nodes.iter().any(|node| node.work.is_of_memory()) {
-                return Err(capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED));
-            }
-            let this = self.clone();
-            return capture::add(
-                stream,
-                Work::Again(Box::new(move || {
-                    let runs = this.ready();
-                    Ok(Box::new(move || runs.into_iter().for_each(|run| run())))
-                })),
-            );
+            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         let mut last = lock(&self.last);
         let live: Vec<_> = self.allocations().filter(|block| block.is_live()).cloned().collect();

@@ -34,8 +34,8 @@ struct Account {
 }
 
 impl Account {
-    /// What is with graphs, whether a block has it now or not.
-    fn used(&self) -> u64 {
+    /// What is with graphs, whether a block has it now or not, before it is rounded up.
+    fn taken(&self) -> u64 {
         self.held + self.idle.iter().map(Charge::size).sum::<u64>()
     }
 }
@@ -59,8 +59,8 @@ impl GraphMemory {
             })?,
         };
         account.held += charge.size();
-        account.used_high = account.used_high.max(account.used());
-        account.reserved = account.reserved.max(account.used().next_multiple_of(STEP));
+        account.reserved = account.reserved.max(account.taken().next_multiple_of(STEP));
+        account.used_high = account.used_high.max(account.reserved);
         account.reserved_high = account.reserved_high.max(account.reserved);
         Ok(charge)
     }
@@ -82,9 +82,10 @@ impl GraphMemory {
     pub(crate) fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<u64> {
         let account = lock(&self.account);
         Ok(match attribute {
-            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT => account.used(),
+            // Used is what graphs have reserved, whether a block has it now or not.
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT
+            | CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => account.reserved,
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high,
-            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => account.reserved,
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => account.reserved_high,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         })
@@ -94,7 +95,7 @@ impl GraphMemory {
     pub(crate) fn reset_mark(&self, attribute: CUgraphMem_attribute) -> Result {
         let mut account = lock(&self.account);
         match attribute {
-            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high = account.used(),
+            CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high = account.reserved,
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => account.reserved_high = account.reserved,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }

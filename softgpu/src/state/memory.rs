@@ -55,6 +55,11 @@ impl Memory {
         (address - base < block.size as u64).then(|| block.clone())
     }
 
+    /// The block that an address lies in, as programs may ask about it: a graph's, while it has memory.
+    pub(crate) fn known_at(&self, address: u64) -> Option<Arc<Allocation>> {
+        self.at(address).filter(|block| block.graph.as_ref().is_none_or(|graph| graph.is_live()))
+    }
+
     /// Whether the block that an address lies in is hidden from the CPU, without waiting: for a handler of faults.
     pub(crate) fn try_at(&self, address: u64) -> Option<bool> {
         let blocks = self.blocks.try_read().ok()?;
@@ -229,6 +234,11 @@ impl Range {
     pub(crate) fn is_present(&self) -> bool {
         let graph = self.block.as_ref().and_then(|block| block.graph.as_ref());
         graph.is_none_or(|graph| graph.is_present())
+    }
+
+    /// Whether only devices hold it.
+    pub(crate) fn is_on_device(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| !block.is_host() && !block.is_managed())
     }
 
     /// Whether this is the program's memory, which the driver does not know: pageable.

@@ -59,7 +59,9 @@ impl Copy {
     /// Does the copy now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         let context = current(Global::get()?)?;
-        capture::check_synchronous(&context)?;
+        // Copies inside of a device are not waited for.
+        let waits = !(self.from.range.is_on_device() && self.to.range.is_on_device());
+        capture::check_synchronous(&context, waits)?;
         self.from.range.check_live("a copy")?;
         self.to.range.check_live("a copy")?;
         context.wait_legacy();
@@ -178,7 +180,7 @@ impl Fill {
     /// Fills now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         let context = current(Global::get()?)?;
-        capture::check_synchronous(&context)?;
+        capture::check_synchronous(&context, !self.to.range.is_on_device())?;
         self.to.range.check_live("a fill")?;
         context.wait_legacy();
         self.to.range.check_waited("a fill");

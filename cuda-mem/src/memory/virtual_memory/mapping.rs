@@ -108,6 +108,7 @@ mod tests {
     use cuda_sys::CUmemAccess_flags;
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn chunks_lie_side_by_side_and_are_cut_off_at_their_borders() -> Result<()> {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let options = PhysicalOptions::default();
