@@ -127,10 +127,10 @@ impl Graph {
         ensure(flags & !(auto_free | priorities) == 0)?;
         let nodes = self.nodes();
         let single = nodes.iter().any(|node| node.work.is_of_memory()).then(|| self.instantiated.clone());
-        if let Some(taken) = &single {
-            if taken.swap(true, Ordering::AcqRel) {
-                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-            }
+        if let Some(taken) = &single
+            && taken.swap(true, Ordering::AcqRel)
+        {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let sequence = next_sequence();
         let executable = Executable {

@@ -1,0 +1,70 @@
+//! What is counted, limited and tracked.
+
+use super::Heap;
+use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
+use cuda_mem::memory::Block;
+use cuda_mem::memory::ResourceHandle;
+use cuda_mem::{Error, Result};
+use ffi_tests::Bench;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    let heap = Heap::new(&context, 10);
+    let limit = Limit::new(&heap, 100);
+    let block = limit.share().allocate(90, 1, &stream)?;
+    assert_eq!((limit.used(), limit.available(), heap.live()), (100, 0, 100));
+    // SAFETY: the block is the limit's, and nobody uses it.
+    unsafe { limit.share().deallocate(block, &stream) }?;
+    let error = limit.share().allocate(91, 1, &stream).unwrap_err();
+    assert!(matches!(error, Error::LimitReached { requested: 101, used: 91, limit: 100, .. }), "{error}");
+    assert_eq!((limit.used(), heap.live()), (0, 0));
+    limit.set_limit(101);
+    let block = limit.share().allocate(91, 1, &stream)?;
+    limit.set_limit(50);
+    assert_eq!((limit.used(), limit.available()), (101, 0));
+    // SAFETY: as above.
+    unsafe { limit.share().deallocate(block, &stream) }?;
+    // What cannot be given back stays counted, and is reported.
+    heap.stuck.store(true, Ordering::Relaxed);
+    limit.set_limit(100);
+    assert!(limit.share().allocate(91, 1, &stream).unwrap_err().is_out_of_memory());
+    assert_eq!((limit.used(), heap.live()), (101, 101));
+    assert_eq!(context.take_drop_errors().errors.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
+    let Bench { stream, pool, .. } = Bench::new()?;
+    let below = Statistics::new(&pool);
+    let tracking = Tracking::with_backtraces(&below);
+    let resource = tracking.share();
+    let block = named("outer", || named("inner", || resource.allocate(1000, 1, &stream)))?;
+    let live = tracking.live();
+    assert_eq!((live.len(), live[0].address, live[0].size), (1, block.device_pointer, 1000));
+    assert_eq!((live[0].name.as_deref(), live[0].thread.id()), (Some("outer/inner"), std::thread::current().id()));
+    let trace = live[0].backtrace.as_ref().expect("asked for").to_string();
+    // A program without symbols has no names.
+    assert!(trace.contains("racking") || trace.contains("<unknown>"), "{trace}");
+    let report = tracking.leak_report().to_string();
+    assert!(report.starts_with("1 live block, 1000 bytes\n") && report.contains("outer/inner"), "{report}");
+
+    let wrong = [Block { size: 999, ..block }, Block { device_pointer: block.device_pointer + 256, ..block }];
+    for wrong in wrong {
+        // SAFETY: tracking refuses it.
+        let error = unsafe { resource.deallocate(wrong, &stream) }.unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { argument: "block", .. }), "{error}");
+        resource.abandon(wrong);
+    }
+    assert_eq!(below.counts().blocks.current, 1);
+    // SAFETY: the block is the resource's, and nobody uses it.
+    unsafe { resource.deallocate(block, &stream) }?;
+    // SAFETY: tracking refuses it.
+    let error = unsafe { resource.deallocate(block, &stream) }.unwrap_err();
+    assert!(error.to_string().contains("freed before"), "{error}");
+    assert_eq!((below.counts().blocks.current, below.counts().failed_frees), (0, 0));
+    assert_eq!(tracking.leak_report().to_string(), "no live blocks");
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Fallbacks, alignments, injected failures.
+
+use super::Heap;
+use cuda_mem::adaptor::{Aligned, FailWhen, FailureInjection, Fallback, Limit, Statistics};
+use cuda_mem::memory::kind::{Any, Pinned};
+use cuda_mem::memory::{Accessibility, DeviceMemory, ResourceHandle, SharedResource};
+use cuda_mem::{Buffer, Error, Result};
+use ffi_tests::Bench;
+
+#[test]
+fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() -> Result<()> {
+    let Bench { context, stream, pool } = Bench::new()?;
+    let first = Statistics::new(&Limit::new(&pool, 1000));
+    let second = Statistics::new(&Limit::new(&DeviceMemory::new(&context), 1000));
+    let fallback = Fallback::new(&first, &second)?;
+    let live = || (first.counts().bytes.current, second.counts().bytes.current);
+    let make = |size| Buffer::<u8, _>::filled(&fallback, size, 5, &stream);
+    let (one, two) = (make(700)?, make(600)?);
+    assert_eq!((live(), fallback.blocks_of_second()), ((700, 600), 1));
+    let error = make(500).unwrap_err();
+    assert!(matches!(error, Error::LimitReached { used: 600, .. }), "{error}");
+    drop(one);
+    let three = make(800)?;
+    assert_eq!((live(), three.to_vec()?), ((800, 600), vec![5; 800]));
+    drop(two);
+    assert_eq!((live(), fallback.blocks_of_second()), ((800, 0), 0));
+    drop(three);
+    assert_eq!(live(), (0, 0));
+
+    // Another error is no want of memory.
+    let failing = FailureInjection::new(&pool, [FailWhen::EveryNth(1)]);
+    failing.fail_with(Error::Unsupported { feature: "memory", needs: "luck".into() });
+    let fallback = Fallback::new(&failing, &second)?;
+    assert!(matches!(Buffer::<u8, _>::zeroed(&fallback, 1, &stream), Err(Error::Unsupported { .. })));
+    assert_eq!(second.counts().blocks.current, 0);
+
+    let elsewhere = context.device().create_context()?;
+    let error = Fallback::new(&pool, &DeviceMemory::new(&elsewhere)).unwrap_err();
+    assert!(error.to_string().contains("one context"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_fallback_over_two_kinds_promises_what_both_offer_and_tells_their_blocks_apart() -> Result<()> {
+    let Bench { context, stream, pool } = Bench::new()?;
+    let heap = Heap::new(&context, 0);
+    let base: SharedResource = heap.clone();
+    let mixed = Fallback::new(&pool.share(), &base)?;
+    assert_eq!(mixed.share().accessibility(), Accessibility::DEVICE);
+    assert!(mixed.share().is_on_device());
+
+    let (first, second) = (Heap::new(&context, 0), Heap::new(&context, 0));
+    let fallback = Fallback::new(&Limit::new(&first, 100), &second)?;
+    let make = || Buffer::<u8, Any>::uninit(&fallback, 100, &stream)?.try_into_kind::<Pinned>().map_err(Error::from);
+    let (one, two) = (make()?, make()?);
+    // SAFETY: the writes below give every byte that is read a value.
+    let (mut one, mut two) = unsafe { (one.assume_init(), two.assume_init()) };
+    two.write(10..20)?.fill(7);
+    assert_eq!((first.take_calls().len(), second.take_calls().len()), (0, 2));
+    assert_eq!(two.read(10..20)?[..], [7; 10]);
+    one.write(99..)?.fill(8);
+    let start = one.host_pointer().addr() + 99;
+    assert_eq!(first.take_calls(), [format!("invalidate {start:#x} 1"), format!("flush {start:#x} 1")]);
+    assert_eq!(second.take_calls().len(), 1);
+    drop((one, two));
+    assert_eq!((first.live(), second.live()), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn every_alignment_is_served() -> Result<()> {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    #[repr(C, align(4096))]
+    struct Page([u8; 4096]);
+    // SAFETY: every byte of it is of the array.
+    unsafe impl bytemuck::Zeroable for Page {}
+    // SAFETY: as above, and any bytes are a value.
+    unsafe impl bytemuck::Pod for Page {}
+
+    let Bench { stream, pool, .. } = Bench::new()?;
+    let error = Buffer::<Page, _>::zeroed(&pool, 1, &stream).unwrap_err();
+    assert!(error.to_string().contains("adaptor::Aligned"), "{error}");
+    let statistics = Statistics::new(&pool);
+    let pages = Aligned::new(&statistics, 1)?;
+    let page = Buffer::from_slice(&pages, &[Page([3; 4096])], &stream)?;
+    assert_eq!((page.device_pointer() % 4096, page.to_vec()?), (0, vec![Page([3; 4096])]));
+    assert_eq!(statistics.counts().bytes.current, 2 * 4096 - 1);
+    drop(page);
+    // What the pool aligns by itself takes no more than asked for.
+    let small = Buffer::<u64, _>::zeroed(&pages, 1, &stream)?;
+    assert_eq!(statistics.counts().bytes.current, 8);
+    drop(small);
+
+    for shift in 0..=21 {
+        let aligned = Aligned::new(&statistics, 1 << shift)?;
+        let buffers: Vec<_> =
+            (1..=5).map(|size| Buffer::filled(&aligned, size * 100, size as u8, &stream)).collect::<Result<_>>()?;
+        for (index, buffer) in buffers.iter().enumerate() {
+            assert_eq!(buffer.device_pointer() % (1 << shift), 0);
+            assert_eq!(buffer.to_vec()?, vec![index as u8 + 1; (index + 1) * 100]);
+        }
+    }
+    assert_eq!(statistics.counts().bytes.current, 0);
+    assert!(Aligned::new(&pool, 0).is_err() && Aligned::new(&pool, 24).is_err());
+    let huge = Aligned::new(&pool, 1 << 62)?;
+    assert!(Buffer::<u8, _>::zeroed(&huge, isize::MAX as usize - 1, &stream).is_err());
+    Ok(())
+}
+
+#[test]
+fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Result<()> {
+    let Bench { stream, pool, .. } = Bench::new()?;
+    let below = Statistics::new(&pool);
+    let failing = FailureInjection::new(&below, [FailWhen::LargerThan(100)]);
+    let error = Buffer::<u8, _>::zeroed(&failing, 101, &stream).unwrap_err();
+    assert!(error.is_out_of_memory() && error.to_string().contains("on purpose"), "{error}");
+    failing.fail_with(Error::Unsupported { feature: "memory", needs: "luck".into() });
+    failing.set_rules([FailWhen::Nth(1)]);
+    assert!(matches!(Buffer::<u8, _>::zeroed(&failing, 1, &stream), Err(Error::Unsupported { .. })));
+    drop(Buffer::<u8, _>::zeroed(&failing, 101, &stream)?);
+    assert_eq!((failing.allocations(), failing.injected()), (2, 1));
+    assert_eq!((below.counts().blocks.total, below.counts().failed_allocations), (1, 0));
+    Ok(())
+}

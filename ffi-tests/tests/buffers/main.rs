@@ -1,0 +1,14 @@
+//! Buffers: what they hold, where their work is ordered, and how they end. Runs on any driver.
+
+mod copies;
+mod ownership;
+mod pools;
+mod transfers;
+mod values;
+
+use cuda_mem::Error;
+
+/// Whether an error is one of a range, with these figures in bytes.
+fn outside(error: Error, wanted: (usize, usize, usize)) -> bool {
+    matches!(error, Error::OutOfRange { offset, length, size, .. } if (offset, length, size) == wanted)
+}
