@@ -22,6 +22,7 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`pool`] | a pool over any source, faster than the driver's |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
@@ -48,6 +49,7 @@ pub mod ipc;
 mod kernels;
 pub mod mapped;
 pub mod memory;
+pub mod pool;
 mod range;
 mod stream;
 pub mod suballocator;
@@ -105,6 +107,7 @@ const _: () = {
     crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
+    crosses_threads::<pool::Pool<memory::kind::Device>>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
     moves_between_threads::<ExecutableGraph>();

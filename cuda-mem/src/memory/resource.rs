@@ -70,6 +70,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
+    /// Whether [`deallocate`](Self::deallocate) calls the driver not at all, so that it may be called also when the context
+    /// has ended. Who frees need not ask then whether it has, and calls no [`abandon`](Self::abandon).
+    fn frees_without_context(&self) -> bool {
+        false
+    }
+
     /// Forgets a block: the context has ended, and the memory with it.
     fn abandon(&self, _block: Block) {}
 
