@@ -26,7 +26,6 @@ pub(super) enum Effort {
 
 /// Memory of the source.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
 struct Region {
     /// What the source gave.
     block: Block,
@@ -34,6 +33,12 @@ struct Region {
     size: u64,
     /// How many blocks lie in it, those in fronts too.
     blocks: usize,
+}
+
+impl Region {
+    fn bytes(&self) -> Range<u64> {
+        self.block.device_pointer..self.block.device_pointer + self.size
+    }
 }
 
 /// A range of a region as the heap sees it.
@@ -153,14 +158,14 @@ impl<C: Clock> Heap<C> {
     /// Takes regions out that hold no blocks and wait for nothing, largest first, as long as at least `keep` bytes stay.
     pub fn take_empty(&mut self, keep: u64) -> Vec<Block> {
         let (order, regions) = (&self.order, &self.regions);
-        let is_empty = |region: &Region| region.blocks == 0 && order.is_settled(&whole(region.block));
+        let is_empty = |region: &Region| region.blocks == 0 && order.is_settled(&region.bytes());
         let empty = regions.iter().filter(|(_, region)| is_empty(region));
         let mut empty: Vec<_> = empty.map(|(id, region)| (region.size, region.block, *id)).collect();
         empty.sort_unstable_by_key(|(size, block, _)| core::cmp::Reverse((*size, block.device_pointer)));
         let mut taken = Vec::new();
         for (size, block, id) in empty {
             if self.memory.capacity() - size >= keep && self.memory.remove_region(id).is_ok() {
-                self.order.taken(whole(block));
+                self.order.taken(block.device_pointer..block.device_pointer + size);
                 self.regions.remove(&id);
                 self.empty -= size;
                 self.figures.reserved.subtract(size);
@@ -256,6 +261,5 @@ impl<C: Clock> Heap<C> {
     }
 }
 
-fn whole(block: Block) -> Range<u64> {
-    block.device_pointer..block.device_pointer + block.size as u64
-}
+#[cfg(test)]
+mod tests;

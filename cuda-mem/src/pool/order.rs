@@ -51,7 +51,7 @@ pub(super) struct StreamId(u64);
 
 /// What is known of one stream's progress.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
+#[cfg_attr(test, derive(Clone))]
 struct Timeline<S, E> {
     /// Held while memory waits for it, so that no other stream gets its handle.
     stream: S,
@@ -77,7 +77,7 @@ struct Tag {
 
 /// The streams and the tags of all free memory.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Order<S, E> {
     timelines: BTreeMap<StreamId, Timeline<S, E>>,
     last_id: u64,

@@ -19,7 +19,7 @@ enum Page {
     Used { start: usize, home: usize, last: Progress<STREAMS> },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 struct State {
     order: Order<usize, Point<STREAMS>>,
     world: World<STREAMS>,
@@ -57,7 +57,9 @@ impl State {
                 for pages in 1..=PAGES - start {
                     if self.pages[start..start + pages].iter().all(|page| matches!(page, Page::Free { .. })) {
                         steps.push(Step::Allocate { stream, start, pages });
-                        steps.push(Step::Look { stream, start, pages });
+                        if !self.is_ready(stream, start, pages) {
+                            steps.push(Step::Look { stream, start, pages });
+                        }
                     }
                 }
                 if matches!(self.pages[start], Page::Used { start: first, .. } if first == start) {
@@ -123,6 +125,12 @@ impl State {
         Ok((bytes, id))
     }
 
+    /// Whether the stream gets these pages without more: then it makes no difference how it asks.
+    fn is_ready(&self, stream: usize, start: usize, pages: usize) -> bool {
+        let mut known = self.order.timelines.iter().filter(|(_, timeline)| timeline.stream == stream);
+        known.next().is_some_and(|(id, _)| self.order.is_ready(&(start as u64..(start + pages) as u64), *id))
+    }
+
     fn hand_out(&mut self, stream: usize, start: usize, pages: usize, bytes: Range<u64>) -> Result<(), String> {
         self.order.taken(bytes);
         for page in &self.pages[start..start + pages] {
@@ -139,20 +147,8 @@ impl State {
 
     fn rebase(&mut self) {
         let done = self.world.rebase();
-        let mut passed = BTreeMap::new();
-        for (id, timeline) in &mut self.order.timelines {
-            let epochs = std::mem::take(&mut timeline.passed);
-            timeline.open -= epochs;
-            for (closed, event) in &mut timeline.events {
-                *closed -= epochs;
-                rebase(&mut event.0, &done);
-            }
-            passed.insert(*id, epochs);
-        }
-        let epoch = |id, epoch: &mut u64| *epoch = epoch.saturating_sub(passed.get(&id).copied().unwrap_or(0));
-        self.order.tags.values_mut().for_each(|tag| epoch(tag.stream, &mut tag.epoch));
         for timeline in self.order.timelines.values_mut() {
-            timeline.waited.iter_mut().for_each(|(id, waited)| epoch(*id, waited));
+            timeline.events.iter_mut().for_each(|(_, event)| rebase(&mut event.0, &done));
         }
         for page in &mut self.pages {
             let (Page::Free { last, .. } | Page::Used { last, .. }) = page;
@@ -160,11 +156,50 @@ impl State {
         }
     }
 
+    /// What the future depends on. Numbers of epochs and names of streams are no part of it, but what they stand for: of
+    /// each byte's tag, which event stands for it, and to which streams it is open. Nor is it from which end the pages are
+    /// counted.
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        let mut pages: Vec<_> = (0..PAGES as u64).map(|page| (self.page(page), self.tag(page))).collect();
+        let same = |pair: &[Page]| match pair {
+            [Page::Used { start, .. }, Page::Used { start: other, .. }] => start == other,
+            _ => false,
+        };
+        let mut joined: Vec<bool> = self.pages.windows(2).map(same).collect();
+        let one = fingerprint((&self.world, self.streams, &pages, &joined));
+        pages.reverse();
+        joined.reverse();
+        one.min(fingerprint((&self.world, self.streams, &pages, &joined)))
     }
+
+    /// A page without the number of the block's first one.
+    fn page(&self, page: u64) -> (bool, Option<usize>, Progress<STREAMS>) {
+        match self.pages[page as usize] {
+            Page::Free { last, by } => (false, by, last),
+            Page::Used { home, last, .. } => (true, Some(home), last),
+        }
+    }
+
+    /// What a page waits for: the stream, its event, and who need not wait.
+    fn tag(&self, page: u64) -> Option<(usize, Option<Point<STREAMS>>, [bool; STREAMS])> {
+        let (_, tag) = self.order.tags_in(&(page..page + 1)).next()?;
+        let timeline = &self.order.timelines[&tag.stream];
+        if tag.epoch <= timeline.passed {
+            return None;
+        }
+        let event = timeline.events.iter().find(|(closed, _)| *closed >= tag.epoch).map(|(_, event)| *event);
+        let open_to = |stream| {
+            let known = self.order.timelines.iter().find(|(_, timeline)| timeline.stream == stream);
+            known.is_some_and(|(id, _)| self.order.is_open_to(&tag, *id))
+        };
+        Some((timeline.stream, event, [0, 1, 2].map(open_to)))
+    }
+}
+
+fn fingerprint(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Every history of `DEPTH` steps; the first that breaks the rule, with what broke.
