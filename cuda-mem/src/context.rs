@@ -143,6 +143,17 @@ impl Context {
         bound.map_or_else(|| Bound::push(self.driver(), self.inner.raw), Ok)
     }
 
+    /// An error if the context has ended: the driver crashes over what was made in it.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        let code = match self.liveness() {
+            Liveness::Alive => return Ok(()),
+            Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            Liveness::DriverGone => CUresult::CUDA_ERROR_DEINITIALIZED,
+        };
+        Err(DriverError { call: "cuCtxGetId", code }.into())
+    }
+
     /// Waits for all work of the context.
     ///
     /// # Errors
@@ -259,8 +270,10 @@ fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
 }
 
 impl PartialEq for Context {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
     }
 }
 

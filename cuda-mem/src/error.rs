@@ -49,6 +49,22 @@ pub enum Error {
         message: Box<str>,
     },
 
+    /// A limit that the program has set is reached ([`adaptor::Limit`](crate::adaptor::Limit)): free some, ask for less,
+    /// or raise the limit.
+    #[error(
+        "{call}: no room for {requested} bytes: {used} bytes of the limit of {limit} are used; free some, or raise it"
+    )]
+    LimitReached {
+        /// The function.
+        call: &'static str,
+        /// What was asked for, in bytes.
+        requested: usize,
+        /// What is allocated already, in bytes.
+        used: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+
     /// A range lies outside of the memory.
     #[error("{call}: bytes {offset} to {offset}+{length} lie outside of memory of {size} bytes")]
     OutOfRange {
@@ -161,6 +177,12 @@ impl Error {
         }
     }
 
+    /// Whether memory has run out: the device's, or what a limit allows. The same call may succeed when some is freed.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Error::OutOfMemory { .. } | Error::LimitReached { .. })
+            || self.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+    }
+
     /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.
     pub(crate) fn is_teardown(&self) -> bool {
         matches!(self, Error::Forked { .. })
@@ -241,6 +263,7 @@ fn advice(code: CUresult) -> &'static str {
 }
 
 /// Turns what a call through the table gave into a result.
+#[inline]
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),

@@ -23,6 +23,8 @@
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`pool`] | a pool over any source, faster than the driver's |
+//! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
+//! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
@@ -35,6 +37,7 @@
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
+pub mod adaptor;
 pub mod buffer;
 mod context;
 mod device;
@@ -45,6 +48,7 @@ mod event;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
+pub mod io;
 pub mod ipc;
 mod kernels;
 pub mod mapped;
@@ -94,6 +98,17 @@ const _: () = {
     crosses_threads::<memory::ManagedMemory>();
     crosses_threads::<memory::RegisteredMemory<Vec<u8>>>();
     crosses_threads::<HostBuffer<u8>>();
+    crosses_threads::<adaptor::Statistics<memory::kind::Any>>();
+    crosses_threads::<adaptor::Section>();
+    crosses_threads::<adaptor::Limit<memory::kind::Any>>();
+    crosses_threads::<adaptor::Tracking<memory::kind::Any>>();
+    crosses_threads::<adaptor::Logging<memory::kind::Any>>();
+    crosses_threads::<adaptor::Fallback<memory::kind::Any>>();
+    crosses_threads::<adaptor::Retry<memory::kind::Any>>();
+    crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
+    crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
+    crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
+    crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<MappedMemory>();
     crosses_threads::<SharedMemory>();
@@ -104,6 +119,7 @@ const _: () = {
     crosses_threads::<suballocator::Ring>();
     crosses_threads::<ipc::Descriptor>();
     crosses_threads::<ipc::PoolExport>();
+    crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();

@@ -3,7 +3,7 @@
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
-use crate::{Context, Event, Result};
+use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
@@ -219,6 +219,25 @@ impl Stream {
         Ok(id)
     }
 
+    /// Makes ready for a call that needs no current context but names this stream. The context of a stream of its own only
+    /// has to be alive; a default stream is the current context's, so that its context is made current.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Option<Bound<'_>>> {
+        let bound = self.bind_default()?;
+        if bound.is_none() {
+            self.context().check_alive()?;
+        }
+        Ok(bound)
+    }
+
+    /// For a default stream, makes its context current: only that says whose default stream it is.
+    #[inline]
+    pub(crate) fn bind_default(&self) -> Result<Option<Bound<'_>>> {
+        // Null and the driver's two names for default streams.
+        let is_default = self.inner.raw.addr() <= CU_STREAM_PER_THREAD.addr();
+        is_default.then(|| self.context().bind()).transpose()
+    }
+
     /// The context that the stream belongs to.
     pub fn context(&self) -> &Context {
         &self.inner.context
@@ -255,8 +274,10 @@ unsafe extern "C" fn run_host_function(data: *mut c_void) {
 }
 
 impl PartialEq for Stream {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
     }
 }
 

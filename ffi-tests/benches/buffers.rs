@@ -4,17 +4,26 @@
 //! only shows that it works. The peers in Python are `benches/peers/`.
 
 use cuda_mem::cuda_sys::{self, CUresult};
+use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedPool, PoolOptions, ResourceHandle};
-use cuda_mem::{Buffer, Context, Driver, Stream};
+use cuda_mem::{Buffer, Context, Driver, Error, Stream};
 use ffi_tests::Setup;
-use std::error::Error;
 use std::hint::black_box;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The variable that makes this program the process that imports.
+const IMPORTER: &str = "CUDA_MEM_BENCH_IMPORTER";
 
 fn main() -> Result<()> {
     let brief = std::env::args().any(|argument| argument == "--brief");
+    if std::env::var_os(IMPORTER).is_some() {
+        return imports();
+    }
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
     let bench = Bench {
@@ -29,6 +38,7 @@ fn main() -> Result<()> {
     bench.pairs()?;
     bench.copies()?;
     bench.large_reuse()?;
+    bench.shares()?;
     Ok(())
 }
 
@@ -64,7 +74,92 @@ fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(
     })
 }
 
+/// In another process: how long imports take.
+fn imports() -> Result<()> {
+    let setup = Setup::from_environment()?;
+    let _current = setup.context.bind()?;
+    let stream = Stream::new(&setup.context)?;
+    let mut channel = Channel::from_stream(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))?;
+    let mut micros = [const { Vec::new() }; 5];
+    let mut time = |at: usize, start: Instant| micros[at].push(start.elapsed().as_secs_f64() * 1e6);
+    let mut kept = Vec::new();
+    let mut pool: Option<DevicePool> = None;
+    let memory = DeviceMemory::new(&setup.context);
+    let mut count = 0;
+    loop {
+        let start = Instant::now();
+        let export = match channel.receive() {
+            Ok(export) => export,
+            Err(Error::Channel(_)) => break,
+            Err(error) => return Err(error.into()),
+        };
+        time(0, start);
+        count += 1;
+        let start = Instant::now();
+        match (export, &pool) {
+            (Export::Pool(export), _) => {
+                pool = Some(DevicePool::import(&setup.context, export)?);
+                time(1, start);
+            }
+            (Export::PoolMemory(descriptor), Some(pool)) => {
+                let one = pool.import_buffer::<u8>(&descriptor, &stream)?;
+                time(2, start);
+                let start = Instant::now();
+                let two = pool.import_buffer::<u8>(&descriptor, &stream)?;
+                time(3, start);
+                kept.push((one, two));
+            }
+            (Export::DeviceMemory(descriptor), _) => {
+                drop(memory.import_buffer::<u8>(&descriptor, &stream)?);
+                time(4, start);
+            }
+            (other, _) => return Err(format!("{other:?} came").into()),
+        }
+    }
+    drop(kept);
+    let names = [
+        "receive a descriptor",
+        "import a pool",
+        "import its memory",
+        "import it again",
+        "import and close plain memory",
+    ];
+    println!("\nin another process, us, medians ({count} exports)");
+    for (name, times) in names.iter().zip(&mut micros) {
+        times.sort_by(f64::total_cmp);
+        println!("{name:>32} {:>10.2}", times[times.len() / 2]);
+    }
+    Ok(())
+}
+
 impl Bench {
+    fn shares(&self) -> Result<()> {
+        let (mut channel, theirs) = Channel::pair()?;
+        let mut importer = Command::new(std::env::current_exe()?)
+            .env(IMPORTER, "1")
+            .stdin(Stdio::from(OwnedFd::from(theirs.into_stream())))
+            .spawn()?;
+        let mut options = PoolOptions::default();
+        options.shareable = true;
+        let pool = DevicePool::new(&self.context, &options)?;
+        channel.send(&pool.export()?)?;
+        let plain = DeviceMemory::new(&self.context);
+        let mut kept = Vec::new();
+        for _ in 0..self.rounds.min(101) {
+            for memory in [
+                Buffer::<u8, _>::zeroed(&pool, 1 << 16, &self.stream)?.into_shared(),
+                Buffer::<u8, _>::zeroed(&plain, 1 << 16, &self.stream)?.into_shared(),
+            ] {
+                channel.send(&memory.export()?)?;
+                kept.push(memory);
+            }
+        }
+        drop(channel);
+        // What is exported stays until the importer has ended.
+        let status = importer.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("the importer: {status}").into()) }
+    }
+
     fn pairs(&self) -> Result<()> {
         println!("\nallocate and free, ns, median of {} times {}", self.rounds, self.batch);
         println!("{:>28} {:>10} {:>10} {:>10} {:>10} {:>10}", "resource", "bytes", "raw", "close", "drop", "close/raw");

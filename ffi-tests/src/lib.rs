@@ -4,9 +4,11 @@
 //! driver, else over the software GPU. They print which it was.
 
 pub mod cases;
+pub mod descriptors;
 pub mod kernel;
 pub mod suite;
 
+use cuda_mem::memory::{DevicePool, PoolOptions};
 use cuda_mem::{Context, Driver, Error, Stream};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, PoisonError};
@@ -75,6 +77,31 @@ pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     assert_eq!(softgpu::misuse()[misuse..], []);
     assert_eq!(softgpu_leaks(setup), None);
     Ok(())
+}
+
+/// What most tests of buffers begin with.
+#[derive(Debug)]
+pub struct Bench {
+    /// The first device's primary context.
+    pub context: Context,
+    /// A stream of it.
+    pub stream: Stream,
+    /// A pool of its device.
+    pub pool: DevicePool,
+}
+
+impl Bench {
+    /// On the driver that [`Setup::from_environment`] takes.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver, or it refuses.
+    pub fn new() -> Result<Self, Error> {
+        let context = Setup::from_environment()?.context;
+        let stream = Stream::new(&context)?;
+        let pool = DevicePool::new(&context, &PoolOptions::default())?;
+        Ok(Self { context, stream, pool })
+    }
 }
 
 /// Holds a stream back for a while.

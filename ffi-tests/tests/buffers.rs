@@ -2,26 +2,15 @@
 
 use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece, Rows, transfer_scope};
 use cuda_mem::memory::kind::{self, Any, Pinned};
-use cuda_mem::memory::{Accessibility, DeviceMemory, DevicePool, PoolOptions, ResourceHandle, SharedResource};
-use cuda_mem::{Buffer, Context, Error, Result, Stream};
-use ffi_tests::{Setup, pattern, same};
+use cuda_mem::memory::{
+    Accessibility, DeviceMemory, DevicePool, PinnedMemory, PoolOptions, ResourceHandle, SharedResource,
+};
+use cuda_mem::{Buffer, Error, HostBuffer, Result, Stream};
+use ffi_tests::{Bench, pattern, same};
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-struct Bench {
-    context: Context,
-    stream: Stream,
-    pool: DevicePool,
-}
-
-fn bench() -> Result<Bench> {
-    let context = Setup::from_environment()?.context;
-    let stream = Stream::new(&context)?;
-    let pool = DevicePool::new(&context, &PoolOptions::default())?;
-    Ok(Bench { context, stream, pool })
-}
 
 /// Whether an error is one of a range, with these figures in bytes.
 fn outside(error: Error, wanted: (usize, usize, usize)) -> bool {
@@ -30,7 +19,7 @@ fn outside(error: Error, wanted: (usize, usize, usize)) -> bool {
 
 #[test]
 fn values_come_back_for_every_resource_and_size() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let resources: [SharedResource; 2] = [pool.share(), DeviceMemory::new(&context).share()];
     for resource in &resources {
         for length in [0, 1, 2, 255, 1000, 4097, 1 << 20] {
@@ -50,7 +39,7 @@ fn values_come_back_for_every_resource_and_size() -> Result<()> {
 
 #[test]
 fn elements_are_typed_and_sizes_are_in_elements() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let mut words = Buffer::<u32, _>::zeroed(&pool, 10, &stream)?;
     assert_eq!((words.len(), words.size()), (10, 40));
     words.copy_from_slice(7, &[1, 2, 3])?;
@@ -82,7 +71,7 @@ fn fills_of_every_width() -> Result<()> {
         assert!(buffer.fill(60..66, value).is_err());
         Ok(())
     }
-    let bench = bench()?;
+    let bench = Bench::new()?;
     check(&bench, 0x42u8)?;
     check(&bench, -2i8)?;
     check(&bench, 0x1234u16)?;
@@ -99,7 +88,7 @@ fn fills_of_every_width() -> Result<()> {
 
 #[test]
 fn uninitialised_memory_is_given_values_before_it_is_read() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let buffer: Buffer<MaybeUninit<u16>, kind::Device> = Buffer::<u16, _>::uninit(&pool, 3, &stream)?;
     let error = buffer.init_from_slice(&[1, 2]).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
@@ -110,7 +99,7 @@ fn uninitialised_memory_is_given_values_before_it_is_read() -> Result<()> {
 
 #[test]
 fn sizes_that_cannot_be_are_refused() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     for length in [usize::MAX, usize::MAX / 8 + 1, isize::MAX as usize / 8 + 1] {
         let error = Buffer::<u64, _>::uninit(&pool, length, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument { argument: "length", .. }), "{error}");
@@ -125,7 +114,7 @@ fn sizes_that_cannot_be_are_refused() -> Result<()> {
 
 #[test]
 fn copies_between_buffers_are_ordered_over_streams() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let other = Stream::new(&context)?;
     let length = 1 << 20;
     for round in 0..20u8 {
@@ -142,7 +131,7 @@ fn copies_between_buffers_are_ordered_over_streams() -> Result<()> {
 
 #[test]
 fn copies_of_parts_and_of_ranges_that_overlap() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let source = Buffer::from_slice(&pool, &[1u16, 2, 3, 4, 5], &stream)?;
     let mut destination = Buffer::<u16, _>::zeroed(&pool, 4, &stream)?;
     destination.copy_from_buffer(1, &source, 2..4)?;
@@ -161,7 +150,7 @@ fn copies_of_parts_and_of_ranges_that_overlap() -> Result<()> {
 
 #[test]
 fn slices_share_and_keep_the_memory() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let used = |pool: &DevicePool| -> Result<usize> { Ok(pool.attributes()?.used) };
     assert_eq!(used(&pool)?, 0);
     let whole = Buffer::from_slice(&pool, &pattern(1000, 3), &stream)?.into_shared();
@@ -189,7 +178,7 @@ fn slices_share_and_keep_the_memory() -> Result<()> {
 
 #[test]
 fn the_parts_of_a_divided_buffer_have_streams_of_their_own() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     for _ in 0..20 {
         let buffer = Buffer::<u32, _>::zeroed(&pool, 1 << 18, &stream)?;
         let (mut left, right) = buffer.split_at(1 << 17)?;
@@ -214,7 +203,7 @@ fn the_parts_of_a_divided_buffer_have_streams_of_their_own() -> Result<()> {
 
 #[test]
 fn views_of_other_element_types() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let bytes = Buffer::from_slice(&pool, &[1u8, 0, 2, 0, 3, 0], &stream)?;
     let halves = bytes.cast::<u16>()?;
     assert_eq!(halves.to_vec()?, [1, 2, 3].map(u16::from_le));
@@ -228,7 +217,7 @@ fn views_of_other_element_types() -> Result<()> {
 
 #[test]
 fn hex_and_equality() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let other_stream = Stream::new(&context)?;
     let one = Buffer::from_slice(&pool, &[0x01u8, 0xab, 0xff], &stream)?;
     assert_eq!(one.hex()?, "01abff");
@@ -263,7 +252,7 @@ fn hex_and_equality() -> Result<()> {
 
 #[test]
 fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     // Of the heap: the CPU's alone.
     let heap = vec![1u32, 2, 3];
     // SAFETY: the vector outlives the buffer.
@@ -312,7 +301,7 @@ fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
 
 #[test]
 fn pointers_that_cannot_be_are_refused() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let device = Buffer::<u64, _>::zeroed(&pool, 4, &stream)?;
     let heap = [0u64; 4];
     let pointer = heap.as_ptr() as u64;
@@ -334,7 +323,7 @@ fn pointers_that_cannot_be_are_refused() -> Result<()> {
 
 #[test]
 fn home_streams_that_cannot_be_are_refused() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let per_thread = Stream::per_thread_default(&context);
     let error = Buffer::<u8, _>::zeroed(&pool, 1, &per_thread).unwrap_err();
     assert!(error.to_string().contains("per-thread"), "{error}");
@@ -361,7 +350,7 @@ fn home_streams_that_cannot_be_are_refused() -> Result<()> {
 
 #[test]
 fn between_devices_no_peer_access_is_needed() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     if context.driver().device_count()? < 2 {
         println!("skipped: copies between devices need two devices");
         return Ok(());
@@ -397,7 +386,7 @@ fn between_devices_no_peer_access_is_needed() -> Result<()> {
 
 #[test]
 fn uploads_and_downloads_own_the_host_memory_until_they_are_done() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let length = 3 << 20;
     let bytes = pattern(length, 4);
     let mut buffer = Buffer::<u8, _>::zeroed(&pool, length + 5, &stream)?;
@@ -412,7 +401,8 @@ fn uploads_and_downloads_own_the_host_memory_until_they_are_done() -> Result<()>
     buffer.upload(0, &WORDS[..])?.wait()?;
     drop(buffer.download(0, vec![0; 2].into_boxed_slice())?);
     buffer.download(length + 5, Vec::new())?.wait()?;
-    assert!(buffer.upload(length + 4, vec![0; 2]).is_err());
+    let refused = buffer.upload(length + 4, vec![1; 2]).unwrap_err();
+    assert_eq!(refused.value, [1; 2], "the host memory comes back");
     assert!(buffer.download(1, vec![0; length + 5]).is_err());
     assert_eq!(context.take_drop_errors(), Default::default());
     Ok(())
@@ -440,30 +430,31 @@ fn block_on<F: Future>(future: F) -> (F::Output, usize) {
 
 #[test]
 fn transfers_can_be_awaited() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let mut buffer = Buffer::<u8, _>::zeroed(&pool, 1000, &stream)?;
     // The stream is held up, so that the first poll finds the copy waiting.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     stream.launch_host_function(move || {
         let _ = held.recv();
     })?;
+    let pinned = PinnedMemory::new(&context);
+    let upload = buffer.upload(0, HostBuffer::from_slice(&pinned, &pattern(1000, 1))?)?;
+    let download = buffer.download(0, HostBuffer::zeroed(&pinned, 1000)?)?;
     let release = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         drop(hold);
     });
-    let upload = buffer.upload(0, pattern(1000, 1))?;
-    let download = buffer.download(0, vec![0; 1000])?;
     let (outcome, wakes) = block_on(async { Ok::<_, Error>((upload.await?, download.await?)) });
     let (sent, received) = outcome?;
-    assert_eq!(sent, received);
-    println!("woken {wakes} times");
+    assert_eq!(*sent, *received);
+    assert!(wakes >= 1, "the driver's callback has woken the task");
     release.join().expect("the holder ends");
     Ok(())
 }
 
 #[test]
 fn scopes_borrow_the_host_memory_and_wait() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let other = Stream::new(&context)?;
     let (mut one, mut two) =
         (Buffer::<u8, _>::zeroed(&pool, 1 << 20, &stream)?, Buffer::<u8, _>::zeroed(&pool, 1 << 20, &other)?);
@@ -491,7 +482,7 @@ fn scopes_borrow_the_host_memory_and_wait() -> Result<()> {
 
 #[test]
 fn rows_go_where_they_belong() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let (width, height, pitch) = (37, 23, 50);
     let host: Vec<u32> = (0..pitch * height as u32 as usize).map(|n| n as u32).collect();
     let mut image = Buffer::<u32, _>::zeroed(&pool, 3 + pitch * height, &stream)?;
@@ -515,7 +506,7 @@ fn rows_go_where_they_belong() -> Result<()> {
 
 #[test]
 fn a_batch_is_what_its_copies_are_one_by_one() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let other = Stream::new(&context)?;
     let mut options = BatchOptions::default();
     options.overlap_with_compute = true;
@@ -551,7 +542,7 @@ fn a_batch_is_what_its_copies_are_one_by_one() -> Result<()> {
 
 #[test]
 fn the_kind_is_forgotten_and_known_again() -> Result<()> {
-    let Bench { stream, pool, .. } = bench()?;
+    let Bench { stream, pool, .. } = Bench::new()?;
     let buffer = Buffer::from_slice(&pool, &[1u8, 2], &stream)?.into_any();
     let refused = buffer.try_into_kind::<Pinned>().unwrap_err();
     assert!(refused.to_string().contains("addressable"), "{refused}");
@@ -562,7 +553,7 @@ fn the_kind_is_forgotten_and_known_again() -> Result<()> {
 
 #[test]
 fn many_threads_drop_buffers_while_streams_run() -> Result<()> {
-    let Bench { context, pool, .. } = bench()?;
+    let Bench { context, pool, .. } = Bench::new()?;
     let shared = Buffer::from_slice(&pool, &pattern(4096, 2), &Stream::new(&context)?)?.into_shared();
     std::thread::scope(|scope| {
         let work = |seed: u8| -> Result<()> {
@@ -593,7 +584,7 @@ fn many_threads_drop_buffers_while_streams_run() -> Result<()> {
 
 #[test]
 fn pools_say_what_they_hold_and_do_what_they_are_told() -> Result<()> {
-    let Bench { context, stream, .. } = bench()?;
+    let Bench { context, stream, .. } = Bench::new()?;
     let mut options = PoolOptions::default();
     options.max_size = Some(256 << 20);
     options.reuse_allow_opportunistic = false;
@@ -634,7 +625,7 @@ fn pools_say_what_they_hold_and_do_what_they_are_told() -> Result<()> {
 
 #[test]
 fn a_pool_outlives_its_handle_while_it_has_buffers() -> Result<()> {
-    let Bench { context, stream, pool } = bench()?;
+    let Bench { context, stream, pool } = Bench::new()?;
     let buffer = Buffer::from_slice(&pool, &[3u8; 10], &stream)?;
     drop(pool);
     assert_eq!(buffer.to_vec()?, [3; 10]);

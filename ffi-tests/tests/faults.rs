@@ -8,10 +8,11 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PoolOptions,
-    VirtualMemory, VirtualOptions, kind::Any,
+    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
+    PoolOptions, VirtualMemory, VirtualOptions, kind::Any,
 };
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
+use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -88,8 +89,8 @@ fn buffers(driver: &Driver) -> Outcome {
     let mut batch = CopyBatch::new(&other);
     batch.copy(&mut buffer, 0, &bytes, 0..100)?;
     batch.submit()?;
-    let upload = buffer.upload(0, pattern(3000, 2))?;
-    let seen = buffer.download(0, vec![0; 3000])?.wait()?;
+    let upload = buffer.upload(0, pattern(3000, 2)).map_err(Error::from)?;
+    let seen = buffer.download(0, vec![0; 3000]).map_err(Error::from)?.wait()?;
     same("the transfers", &seen, &upload.wait()?)?;
     transfer_scope(|scope| scope.upload(&mut buffer, 0, &[1, 2, 3]))?;
     buffer.set_stream(&other)?;
@@ -225,8 +226,8 @@ fn sharing(driver: &Driver) -> Outcome {
     for foreign in [false, true] {
         let (file, mut of_pool) = pool.export()?.into_parts();
         let mut of_memory = memory.slice(10..900)?.export()?;
-        for descriptor in [&mut of_pool, &mut of_memory] {
-            descriptor.process.nonce ^= u64::from(foreign);
+        if foreign {
+            (of_pool, of_memory) = (flipped(&of_pool, at::NONCE)?, flipped(&of_memory, at::NONCE)?);
         }
         let pool = DevicePool::import(&context, PoolExport::from_parts(file, of_pool))?;
         if pool.is_imported() != foreign {
@@ -238,6 +239,20 @@ fn sharing(driver: &Driver) -> Outcome {
         drop(one);
         same("another", &two.to_vec()?, &pattern(1000, 1)[10..900])?;
     }
+    let pool = PinnedPool::on_numa_node(&context, 0, &options)?;
+    let memory = Buffer::from_slice(&pool, &pattern(1000, 3), &stream)?.into_shared();
+    let (file, of_pool) = pool.export()?.into_parts();
+    let of_memory = flipped(&memory.export()?, at::NONCE)?;
+    let import = PinnedPool::import(&context, PoolExport::from_parts(file, flipped(&of_pool, at::NONCE)?))?;
+    same("host memory", &import.import_buffer::<u8>(&of_memory, &stream)?.to_vec()?, &pattern(1000, 3))?;
+
+    let mut options = VirtualOptions::default();
+    options.shareable = true;
+    let virtual_memory = VirtualMemory::new(&context, &options)?;
+    let memory = Buffer::from_slice(&virtual_memory, &pattern(1000, 4), &stream)?.into_shared();
+    let import = virtual_memory.import::<u8>(virtual_memory.export(&memory.slice(10..)?)?, &stream)?;
+    same("virtual memory", &import.to_vec()?, &pattern(1000, 4)[10..])?;
+
     let plain = DeviceMemory::new(&context);
     let memory = Buffer::from_slice(&plain, &pattern(100, 2), &stream)?.into_shared();
     same("plain memory", &plain.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(100, 2))?;

@@ -123,6 +123,35 @@ fn closed_memory_goes_back_to_the_system() -> Outcome {
 }
 
 #[test]
+fn memory_that_was_shared_goes_back_to_the_system_when_nobody_has_it() -> Outcome {
+    alone(|setup| {
+        if setup.context.device().supports(Feature::SharedPhysicalMemory)? == Support::No {
+            println!("skipped: the device shares no physical memory; run it on one that does");
+            return Ok(());
+        }
+        let mut options = VirtualOptions::default();
+        options.shareable = true;
+        let (stream, memory) = (Stream::new(&setup.context)?, VirtualMemory::new(&setup.context, &options)?);
+        let size = if setup.is_software() { memory.granularity() } else { 64 << 20 };
+        drop(Buffer::<u8, _>::zeroed(&memory, size, &stream)?); // what the driver keeps for itself
+        let free = || Ok::<_, Error>(setup.context.memory_info()?.free);
+        let before = free()?;
+        let buffer = Buffer::filled(&memory, size, 3u8, &stream)?.into_shared();
+        let export = memory.export(&buffer)?;
+        let import = memory.import::<u8>(export.try_clone()?, &stream)?;
+        assert!(free()? <= before - size);
+        drop(buffer);
+        same("the import", &import.to_vec()?, &vec![3; size])?;
+        drop(import);
+        // The software GPU does not count what files alone keep.
+        assert!(setup.is_software() || free()? <= before - size, "an export owns its memory");
+        drop(export);
+        assert_eq!(free()?, before);
+        Ok(())
+    })
+}
+
+#[test]
 fn one_chunk_at_two_addresses_is_one_memory() -> Outcome {
     alone(|setup| {
         let (stream, memory) = (Stream::new(&setup.context)?, memory(setup)?);

@@ -183,6 +183,7 @@ impl<T, K: Kind> Buffer<T, K> {
 }
 
 /// Checks that a stream may become the home of a resource's memory.
+#[inline]
 fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) -> Result<()> {
     check_stream(call, stream)?;
     let (memory, home) = (resource.context(), stream.context());
@@ -201,6 +202,7 @@ fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) ->
 }
 
 /// Checks that a stream may be a home stream.
+#[inline]
 fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
     if stream.raw() == CU_STREAM_PER_THREAD {
         return Err(Error::InvalidArgument {

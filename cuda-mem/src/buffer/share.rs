@@ -16,8 +16,8 @@ static EXPORTED: Mutex<BTreeMap<u64, Own>> = Mutex::new(BTreeMap::new());
 
 struct Own {
     allocation: Weak<Allocation>,
-    /// Where the block begins in the driver's allocation.
-    begin: u64,
+    /// What was said of it; its part is the whole block.
+    descriptor: Descriptor,
 }
 
 impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
@@ -47,13 +47,14 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         let number = part.allocation.expose();
         if descriptor.is_own()? {
             descriptor.allocation = number;
-            let own = Own { allocation: Arc::downgrade(&part.allocation), begin: descriptor.offset };
             let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
             // What is gone is forgotten now and then, so that it costs each export little.
             if exported.len().is_power_of_two() {
                 exported.retain(|_, own| own.allocation.strong_count() > 0);
             }
-            exported.insert(number, own);
+            // What was said of it once is said again.
+            let own = Own { allocation: Arc::downgrade(&part.allocation), descriptor };
+            descriptor = exported.entry(number).or_insert(own).descriptor;
         }
         descriptor.offset += self.offset as u64;
         descriptor.length = self.size() as u64;
@@ -72,12 +73,8 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         stream: &Stream,
         open: impl FnOnce() -> Result<(SharedResource, Block)>,
     ) -> Result<Self> {
-        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
-        check_home(call, resource, stream)?;
         let size = descriptor.length as usize;
-        if !size.is_multiple_of(size_of::<T>()) {
-            return Err(Error::Misaligned { call, what: "size", value: size, multiple: size_of::<T>() });
-        }
+        Self::check_import(call, resource, size, stream)?;
         let (allocation, offset) = if descriptor.is_own()? {
             own::<K>(call, resource, descriptor)?
         } else {
@@ -86,6 +83,51 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
             allocation.expose();
             (Arc::new(allocation), descriptor.offset as usize)
         };
+        Self::part_of(call, allocation, offset, size, stream)
+    }
+
+    /// What can be checked before anything is imported.
+    pub(crate) fn check_import(
+        call: &'static str,
+        resource: &SharedResource,
+        size: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        check_home(call, resource, stream)?;
+        if !size.is_multiple_of(size_of::<T>()) {
+            return Err(Error::Misaligned { call, what: "size", value: size, multiple: size_of::<T>() });
+        }
+        Ok(())
+    }
+
+    /// Notes that other processes may reach the memory, so that it stays shared.
+    pub(crate) fn expose(&self) {
+        self.part().allocation.expose();
+    }
+
+    /// Makes a buffer of a block that was just imported, of a resource of kind `K`: the part of `size` bytes at `offset`,
+    /// which lies within it.
+    pub(crate) fn from_import(
+        call: &'static str,
+        resource: SharedResource,
+        block: Block,
+        offset: usize,
+        size: usize,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let allocation = Allocation::new(block, Origin::Resource(resource), stream.clone());
+        allocation.expose();
+        Self::part_of(call, Arc::new(allocation), offset, size, stream)
+    }
+
+    fn part_of(
+        call: &'static str,
+        allocation: Arc<Allocation>,
+        offset: usize,
+        size: usize,
+        stream: &Stream,
+    ) -> Result<Self> {
         let address = allocation.block.device_pointer as usize + offset;
         let part = Part { allocation, home: stream.clone() };
         if !address.is_multiple_of(align_of::<T>()) {
@@ -103,13 +145,17 @@ fn own<K: Kind>(
 ) -> Result<(Arc<Allocation>, usize)> {
     let found = {
         let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-        exported.get(&descriptor.allocation).and_then(|own| Some((own.allocation.upgrade()?, own.begin)))
+        exported.get(&descriptor.allocation).and_then(|own| Some((own.allocation.upgrade()?, own.descriptor)))
     };
-    let Some((allocation, begin)) = found else { return Err(DescriptorError::Freed { call }.into()) };
-    // A descriptor may have been changed: it is checked as one of another process is.
+    let Some((allocation, exported)) = found else { return Err(DescriptorError::Freed { call }.into()) };
+    // A descriptor may have been changed. Only the part may be another.
+    let Descriptor { offset: begin, length, .. } = exported;
     let size = allocation.block.size;
     let kind = K::ACCESSIBILITY.is_none_or(|wanted| allocation.accessibility() == wanted);
-    if !kind || allocation.context().driver().library() != resource.context().driver().library() {
+    if !kind
+        || (Descriptor { offset: begin, length, ..*descriptor }) != exported
+        || allocation.context().driver().library() != resource.context().driver().library()
+    {
         return Err(DescriptorError::Forged { call }.into());
     }
     let offset = descriptor.offset.checked_sub(begin).map_or(usize::MAX, |offset| offset as usize);

@@ -1,6 +1,6 @@
 //! Copies to and from the host that go on while the caller does other things.
 
-use super::{Access, Buffer};
+use super::{Access, Buffer, Refused};
 use crate::error::call;
 use crate::memory::Kind;
 use crate::{Event, Result, Stream};
@@ -64,7 +64,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The elements do not fit at `offset`; the driver refuses. The host memory is dropped.
+    /// The elements do not fit at `offset`; the driver refuses. The host memory is given back.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -79,14 +79,16 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[doc(alias = "cuMemcpyHtoDAsync")]
-    pub fn upload<H: TransferSource<T>>(&mut self, offset: usize, host: H) -> Result<Transfer<H>>
+    pub fn upload<H: TransferSource<T>>(&mut self, offset: usize, host: H) -> Result<Transfer<H>, Box<Refused<H>>>
     where
         T: NoUninit,
     {
         let source = host.source();
-        let range = self.span("Buffer::upload", offset, source.len())?;
         let (from, size) = (source.as_ptr().expose_provenance() as CUdeviceptr, size_of_val(source));
-        let to = self.address(range.start);
+        let to = match self.span("Buffer::upload", offset, source.len()) {
+            Ok(range) => self.address(range.start),
+            Err(error) => return Err(Refused::new(host, error)),
+        };
         // SAFETY: both ranges lie within their memory, and the transfer keeps the host's until the copy is done.
         unsafe { self.transfer(host, to, from, size) }
     }
@@ -96,18 +98,25 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// There are fewer elements from `offset` on; the driver refuses. The host memory is dropped.
+    /// There are fewer elements from `offset` on; the driver refuses. The host memory is given back.
     #[doc(alias = "cuMemcpyDtoHAsync")]
-    pub fn download<H: TransferDestination<T>>(&self, offset: usize, mut host: H) -> Result<Transfer<H>>
+    pub fn download<H: TransferDestination<T>>(
+        &self,
+        offset: usize,
+        mut host: H,
+    ) -> Result<Transfer<H>, Box<Refused<H>>>
     where
         T: AnyBitPattern,
     {
         let destination = host.destination();
-        let range = self.span("Buffer::download", offset, destination.len())?;
         let size = size_of_val(destination);
         let to = destination.as_mut_ptr().expose_provenance() as CUdeviceptr;
+        let from = match self.span("Buffer::download", offset, destination.len()) {
+            Ok(range) => self.address(range.start),
+            Err(error) => return Err(Refused::new(host, error)),
+        };
         // SAFETY: as in `upload`.
-        unsafe { self.transfer(host, to, self.address(range.start), size) }
+        unsafe { self.transfer(host, to, from, size) }
     }
 
     /// Begins a copy on the home stream.
@@ -121,10 +130,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         to: CUdeviceptr,
         from: CUdeviceptr,
         size: usize,
-    ) -> Result<Transfer<H>> {
+    ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
         // The event is made first: once the copy has begun, its end must be found.
-        let event = Event::new(home.context())?;
+        let event = match Event::new(home.context()) {
+            Ok(event) => event,
+            Err(error) => return Err(Refused::new(host, error)),
+        };
         let begun = match size {
             0 => Ok(()),
             _ => self.in_order(|home| {
@@ -134,10 +146,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             }),
         };
         if let Err(error) = begun.and_then(|()| event.record(home)) {
-            // Whatever was begun must not go on with memory that is dropped now. Where even this fails, the context is
+            // Whatever was begun must not go on with memory that is given back. Where even this fails, the context is
             // broken, and its work has ended.
             let _ = home.synchronize();
-            return Err(error);
+            return Err(Refused::new(host, error));
         }
         Ok(Transfer { state: Some(State { host, event }), stream: home.clone(), waker: None })
     }
@@ -177,10 +189,16 @@ impl<H> Transfer<H> {
     /// The copy, or work before it, failed. The host memory is dropped.
     pub fn wait(mut self) -> Result<H> {
         match &self.state {
-            Some(state) => state.event.synchronize()?,
+            Some(state) => match state.event.synchronize() {
+                Ok(()) => Ok(self.take()),
+                Err(error) => {
+                    // The drop has nothing more to wait for: the work has ended, or the context is broken.
+                    self.state = None;
+                    Err(error)
+                }
+            },
             None => unreachable!("the future has given the memory out, and was consumed"),
         }
-        Ok(self.take())
     }
 
     /// Whether the copy is done.

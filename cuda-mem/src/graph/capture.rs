@@ -38,7 +38,7 @@ impl Stream {
     /// The driver refuses: it is the legacy default stream, and a blocking stream of the context captures.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: `status` is writable and the stream lives.
         unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;

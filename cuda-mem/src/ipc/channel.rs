@@ -3,7 +3,6 @@
 //! A message is its length in four bytes, little-endian, and its bytes. The file descriptors travel with the first byte
 //! (SCM_RIGHTS), and no read goes past the end of a message, so they cannot get into the next one.
 
-use super::descriptor::Descriptor;
 use super::export::{Export, Exported};
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
@@ -70,6 +69,14 @@ pub enum ChannelError {
         expected: usize,
         /// How many came; the most that are taken, where there were more.
         received: usize,
+    },
+    /// More file descriptors are to be sent than go with one message.
+    #[error("{call}: {count} file descriptors are more than {MAX_FILE_DESCRIPTORS}, the most that go with one message")]
+    TooManyFiles {
+        /// The function.
+        call: &'static str,
+        /// How many there are.
+        count: usize,
     },
     /// An earlier call failed in the middle of a message: where the next one begins is not known.
     #[error("{call}: an earlier call failed in the middle of a message; open a new channel")]
@@ -157,9 +164,10 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// [`Error::Channel`]: the other process is gone, or does not take it in time.
+    /// [`Error::Channel`]: the other process is gone, or does not take it in time; or there are more than
+    /// [`MAX_FILE_DESCRIPTORS`] file descriptors.
     pub fn send(&mut self, export: &impl Exported) -> Result<()> {
-        self.send_message("Channel::send", &export.descriptor().to_bytes(), &export.file_descriptors())
+        self.send_message("Channel::send", &export.message(), &export.file_descriptors())
     }
 
     /// Receives what the other end [sends](Self::send).
@@ -171,13 +179,7 @@ impl Channel {
     pub fn receive(&mut self) -> Result<Export> {
         const CALL: &str = "Channel::receive";
         let (bytes, files) = self.receive_message(CALL)?;
-        let descriptor = Descriptor::from_bytes(&bytes)?;
-        let (expected, received) = (descriptor.kind.file_descriptors(), files.len());
-        Export::from_parts(descriptor, files).ok_or(Error::Channel(ChannelError::FileDescriptors {
-            call: CALL,
-            expected,
-            received,
-        }))
+        Export::from_message(CALL, &bytes, files)
     }
 
     /// Sends a few bytes of the program's own; the other end [receives](Self::receive_bytes) them.
@@ -208,6 +210,9 @@ impl Channel {
         if bytes.len() > MAX_MESSAGE {
             return Err(ChannelError::TooLong { call, length: bytes.len() }.into());
         }
+        if files.len() > MAX_FILE_DESCRIPTORS {
+            return Err(ChannelError::TooManyFiles { call, count: files.len() }.into());
+        }
         let frame = [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
         let deadline = Deadline::new(call, self.timeout);
         let mut sent = 0;
@@ -224,7 +229,7 @@ impl Channel {
     fn send_part(&self, deadline: &Deadline, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILE_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        // There is room: nothing that is sent has more files than the most that are taken.
+        // There is room: no more are sent than are taken.
         let fits = files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files));
         debug_assert!(fits);
         loop {

@@ -1,8 +1,11 @@
 //! What a process tells another about memory, or an event, that it shares.
 
+use super::channel::MAX_FILE_DESCRIPTORS;
 use super::error::DescriptorError;
+use super::key::Tag;
 use crate::{Context, Error, Result, Uuid};
 use core::fmt;
+use core::ops::RangeInclusive;
 
 /// What a descriptor describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,12 +21,19 @@ pub enum ExportKind {
     Mapped,
     /// An event.
     Event,
+    /// Virtual memory, with one file descriptor for each chunk of physical memory.
+    VirtualMemory,
 }
 
 impl ExportKind {
-    // 6 is kept for virtual memory: one file descriptor for each physical allocation.
-    const ALL: [(u16, Self); 5] =
-        [(1, Self::Pool), (2, Self::PoolMemory), (3, Self::DeviceMemory), (4, Self::Mapped), (5, Self::Event)];
+    const ALL: [(u16, Self); 6] = [
+        (1, Self::Pool),
+        (2, Self::PoolMemory),
+        (3, Self::DeviceMemory),
+        (4, Self::Mapped),
+        (5, Self::Event),
+        (6, Self::VirtualMemory),
+    ];
 
     fn number(self) -> u16 {
         match self {
@@ -32,20 +42,22 @@ impl ExportKind {
             Self::DeviceMemory => 3,
             Self::Mapped => 4,
             Self::Event => 5,
+            Self::VirtualMemory => 6,
         }
     }
 
     /// How many file descriptors travel with it.
-    pub fn file_descriptors(self) -> usize {
+    pub fn file_descriptors(self) -> RangeInclusive<usize> {
         match self {
-            Self::Pool | Self::Mapped => 1,
-            Self::PoolMemory | Self::DeviceMemory | Self::Event => 0,
+            Self::Pool | Self::Mapped => 1..=1,
+            Self::PoolMemory | Self::DeviceMemory | Self::Event => 0..=0,
+            Self::VirtualMemory => 0..=MAX_FILE_DESCRIPTORS,
         }
     }
 
     /// Whether it is memory, with a size.
     fn is_memory(self) -> bool {
-        matches!(self, Self::PoolMemory | Self::DeviceMemory | Self::Mapped)
+        matches!(self, Self::PoolMemory | Self::DeviceMemory | Self::Mapped | Self::VirtualMemory)
     }
 }
 
@@ -57,6 +69,7 @@ impl fmt::Display for ExportKind {
             Self::DeviceMemory => "memory of cuMemAlloc",
             Self::Mapped => "mapped memory",
             Self::Event => "an event",
+            Self::VirtualMemory => "virtual memory",
         })
     }
 }
@@ -92,29 +105,27 @@ pub struct ProcessId {
 }
 
 /// What the importing process needs to know, beside the file descriptors. Plain data, from a process that may err or
-/// lie: each import checks it against what the driver says, and reaches nothing but what the driver gives for it.
+/// lie: each import checks it, as [the module](super#what-is-protected) says, and reaches nothing but what the driver
+/// gives for it. It is made by an export, and read from [bytes](Self::from_bytes).
 ///
 /// Sizes and offsets are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
-    /// What it describes.
-    pub kind: ExportKind,
-    /// The device that the memory, or the event, belongs to.
-    pub device: Uuid,
-    /// The pool; [`PoolId::NONE`] for what is of no pool.
-    pub pool: PoolId,
-    /// The process that exported it first.
-    pub process: ProcessId,
+    pub(crate) kind: ExportKind,
+    /// How many file descriptors travel with it.
+    pub(crate) files: u32,
+    pub(crate) device: Uuid,
+    pub(crate) pool: PoolId,
+    pub(crate) process: ProcessId,
     /// The number by which that process knows the allocation; 0 for what is no memory.
-    pub allocation: u64,
-    /// How long the allocation is.
-    pub size: u64,
-    /// Where in the allocation the exported part begins.
-    pub offset: u64,
-    /// How long the part is.
-    pub length: u64,
+    pub(crate) allocation: u64,
+    pub(crate) size: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
     /// The driver's handle.
-    pub payload: [u8; 64],
+    pub(crate) payload: [u8; 64],
+    /// Made with the pool's key; zeros for what is no memory of a pool.
+    pub(crate) tag: Tag,
 }
 
 impl fmt::Debug for Descriptor {
@@ -132,15 +143,20 @@ impl fmt::Debug for Descriptor {
 
 pub(super) const MAGIC: [u8; 8] = *b"cmShared";
 pub(super) const VERSION: u16 = 1;
+/// Where the checksum of all bytes before it stands.
+const SUM_AT: usize = 176;
+/// Where in a payload without a handle the NUMA node stands, behind a word that says whether there is one.
+const NODE_AT: usize = 36;
 
 impl Descriptor {
     /// The size of its form in bytes.
-    pub const SIZE: usize = 168;
+    pub const SIZE: usize = SUM_AT + 8;
 
     /// A descriptor of this process.
     pub(crate) fn new(kind: ExportKind, context: &Context) -> Result<Self> {
         Ok(Self {
             kind,
+            files: *kind.file_descriptors().start() as u32,
             device: context.device().uuid()?,
             pool: PoolId::NONE,
             process: super::process::this()?,
@@ -149,7 +165,58 @@ impl Descriptor {
             offset: 0,
             length: 0,
             payload: [0; 64],
+            tag: Tag::NONE,
         })
+    }
+
+    /// What it describes.
+    pub fn kind(&self) -> ExportKind {
+        self.kind
+    }
+
+    /// The device that the memory, or the event, belongs to.
+    pub fn device(&self) -> Uuid {
+        self.device
+    }
+
+    /// The pool; [`PoolId::NONE`] for what is of no pool.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// The process that exported it first.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// How long the allocation is.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where in the allocation the exported part begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How long the part is.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many file descriptors travel with it.
+    pub fn file_descriptors(&self) -> usize {
+        self.files as usize
+    }
+
+    /// The same allocation with another part of it: for resources that divide what they export.
+    ///
+    /// # Errors
+    ///
+    /// The part does not lie within the allocation.
+    pub fn with_part(self, offset: u64, length: u64) -> Result<Self, DescriptorError> {
+        let part = Self { offset, length, ..self };
+        part.check().map(|()| part)
     }
 
     /// A form to send: little-endian, with magic word, version and checksum.
@@ -158,7 +225,7 @@ impl Descriptor {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.kind.number().to_le_bytes());
-        bytes[12..16].copy_from_slice(&(self.kind.file_descriptors() as u32).to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.files.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.device.0);
         bytes[32..48].copy_from_slice(&self.pool.0);
         bytes[48..52].copy_from_slice(&self.process.number.to_le_bytes());
@@ -167,8 +234,9 @@ impl Descriptor {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes[96..160].copy_from_slice(&self.payload);
-        let sum = checksum(&bytes[..160]);
-        bytes[160..].copy_from_slice(&sum.to_le_bytes());
+        bytes[160..SUM_AT].copy_from_slice(&self.tag.0);
+        let sum = checksum(&bytes[..SUM_AT]);
+        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -200,7 +268,7 @@ impl Descriptor {
         }
         let number = |at| u64::from_le_bytes(array(bytes, at));
         let word = |at| u32::from_le_bytes(array(bytes, at));
-        let (found, computed) = (number(160), checksum(&bytes[..160]));
+        let (found, computed) = (number(SUM_AT), checksum(&bytes[..SUM_AT]));
         if found != computed {
             return Err(DescriptorError::Checksum { found, computed });
         }
@@ -208,7 +276,7 @@ impl Descriptor {
         let Some((_, kind)) = ExportKind::ALL.into_iter().find(|(number, _)| *number == kind_number) else {
             return Err(DescriptorError::UnknownKind { number: kind_number });
         };
-        if word(12) as usize != kind.file_descriptors() {
+        if !kind.file_descriptors().contains(&(word(12) as usize)) {
             return Err(DescriptorError::FileDescriptors { kind, count: word(12) });
         }
         if word(52) != 0 {
@@ -216,6 +284,7 @@ impl Descriptor {
         }
         let descriptor = Self {
             kind,
+            files: word(12),
             device: Uuid(array(bytes, 16)),
             pool: PoolId(array(bytes, 32)),
             process: ProcessId { number: word(48), nonce: number(56) },
@@ -224,6 +293,7 @@ impl Descriptor {
             offset: number(80),
             length: number(88),
             payload: array(bytes, 96),
+            tag: Tag(array(bytes, 160)),
         };
         descriptor.check()?;
         Ok(descriptor)
@@ -255,6 +325,17 @@ impl Descriptor {
         Ok(())
     }
 
+    /// The NUMA node of the host that a pool or virtual memory lies on; none where it lies on a device.
+    pub(crate) fn numa_node(&self) -> Option<i32> {
+        (self.payload[NODE_AT - 4] != 0).then(|| i32::from_le_bytes(array(&self.payload, NODE_AT)))
+    }
+
+    /// Says where a pool or virtual memory lies. Their payload has room: the driver's handle is a file.
+    pub(crate) fn set_numa_node(&mut self, node: Option<i32>) {
+        self.payload[NODE_AT - 4] = u8::from(node.is_some());
+        self.payload[NODE_AT..NODE_AT + 4].copy_from_slice(&node.unwrap_or(0).to_le_bytes());
+    }
+
     /// Whether this process exported it.
     pub(crate) fn is_own(&self) -> Result<bool> {
         Ok(self.process == super::process::this()?)
@@ -271,12 +352,13 @@ impl Descriptor {
 }
 
 /// Some bytes of a slice that is known to be long enough.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     core::array::from_fn(|index| bytes[at + index])
 }
 
-/// Finds what happens on the way; against a liar each import asks the driver. FNV-1a: each byte changes the sum.
-fn checksum(bytes: &[u8]) -> u64 {
+/// Finds what happens on the way; against a liar there are tags, and what the driver says. FNV-1a: each byte changes the
+/// sum.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
@@ -288,6 +370,7 @@ mod tests {
 
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: ExportKind::PoolMemory,
+        files: 0,
         device: Uuid([7; 16]),
         pool: PoolId([9; 16]),
         process: ProcessId { number: 1234, nonce: 0x0123_4567_89ab_cdef },
@@ -296,20 +379,21 @@ mod tests {
         offset: 1024,
         length: 512,
         payload: [0xa5; 64],
+        tag: Tag([3; 16]),
     };
 
     /// The bytes with some of them changed, and a checksum that fits again.
     fn forged(at: usize, with: &[u8]) -> [u8; Descriptor::SIZE] {
         let mut bytes = DESCRIPTOR.to_bytes();
         bytes[at..at + with.len()].copy_from_slice(with);
-        let sum = checksum(&bytes[..160]);
-        bytes[160..].copy_from_slice(&sum.to_le_bytes());
+        let sum = checksum(&bytes[..SUM_AT]);
+        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     fn arbitrary() -> impl Strategy<Value = Descriptor> {
         let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), 1..=isize::MAX as u64, any::<u64>(), any::<u64>());
-        (0..5_usize, any::<[u8; 16]>(), any::<[u8; 16]>(), numbers, any::<[u8; 32]>()).prop_map(
+        (0..6_usize, any::<[u8; 16]>(), any::<[u8; 16]>(), numbers, any::<[u8; 32]>()).prop_map(
             |(kind, device, pool, (number, nonce, allocation, size, a, b), half)| {
                 let kind = ExportKind::ALL[kind].1;
                 let size = if kind.is_memory() { size } else { 0 };
@@ -317,8 +401,9 @@ mod tests {
                 let length = b % (size - offset + 1);
                 let payload = core::array::from_fn(|index| half[index / 2]);
                 let process = ProcessId { number, nonce };
-                let (device, pool) = (Uuid(device), PoolId(pool));
-                Descriptor { kind, device, pool, process, allocation, size, offset, length, payload }
+                let files = *kind.file_descriptors().end() as u32;
+                let (device, pool, tag) = (Uuid(device), PoolId(pool), Tag(array(&half, 16)));
+                Descriptor { kind, files, device, pool, process, allocation, size, offset, length, payload, tag }
             },
         )
     }
@@ -338,12 +423,12 @@ mod tests {
 
         #[test]
         fn a_forged_one_is_refused_or_stays_inside(
-            descriptor in arbitrary(), at in 0..160_usize, byte in any::<u8>(), more in 0..160_usize, value in any::<u8>(),
+            descriptor in arbitrary(), at in 0..SUM_AT, byte in any::<u8>(), more in 0..SUM_AT, value in any::<u8>(),
         ) {
             let mut bytes = descriptor.to_bytes();
             (bytes[at], bytes[more]) = (byte, value);
-            let sum = checksum(&bytes[..160]);
-            bytes[160..].copy_from_slice(&sum.to_le_bytes());
+            let sum = checksum(&bytes[..SUM_AT]);
+            bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
             if let Ok(read) = Descriptor::from_bytes(&bytes) {
                 prop_assert!(u128::from(read.offset) + u128::from(read.length) <= u128::from(read.size));
                 prop_assert!(read.size <= isize::MAX as u64);
@@ -372,15 +457,15 @@ mod tests {
         for length in 0..good.len() {
             assert_eq!(read(&good[..length]), Err(Wrong::Truncated { length }));
         }
-        assert_eq!(read(&[&good[..], &[0]].concat()), Err(Wrong::Oversized { length: 169 }));
-        assert_eq!(read(&[b'x'; 168]), Err(Wrong::Magic { found: [b'x'; 8] }));
+        assert_eq!(read(&[&good[..], &[0]].concat()), Err(Wrong::Oversized { length: 185 }));
+        assert_eq!(read(&[b'x'; Descriptor::SIZE]), Err(Wrong::Magic { found: [b'x'; 8] }));
         assert_eq!(read(&forged(8, &[2, 0])), Err(Wrong::NewerVersion { version: 2 }));
         assert_eq!(read(&forged(8, &[2, 0])[..20]), Err(Wrong::NewerVersion { version: 2 }));
         assert_eq!(read(&forged(8, &[0, 0])), Err(Wrong::UnknownVersion { version: 0 }));
         let mut changed = good;
         changed[100] ^= 1;
         assert!(matches!(read(&changed), Err(Wrong::Checksum { .. })));
-        assert_eq!(read(&forged(10, &[6, 0])), Err(Wrong::UnknownKind { number: 6 }));
+        assert_eq!(read(&forged(10, &[7, 0])), Err(Wrong::UnknownKind { number: 7 }));
         let kind = ExportKind::PoolMemory;
         assert_eq!(read(&forged(12, &[1])), Err(Wrong::FileDescriptors { kind, count: 1 }));
         assert_eq!(read(&forged(52, &[1])), Err(Wrong::Reserved { found: 1 }));
@@ -390,6 +475,6 @@ mod tests {
         assert_eq!(read(&forged(88, &[0xff; 8])), Err(Wrong::Range { offset: 1024, length, size }));
         assert_eq!(read(&forged(72, &[0xff; 8])), Err(Wrong::Size { kind, size: u64::MAX }));
         let texts = [Wrong::Truncated { length: 3 }.to_string(), Wrong::NewerVersion { version: 2 }.to_string()];
-        assert!(texts[0].contains("168 bytes, but there are 3") && texts[1].contains("version 2"), "{texts:?}");
+        assert!(texts[0].contains("184 bytes, but there are 3") && texts[1].contains("version 2"), "{texts:?}");
     }
 }

@@ -50,13 +50,13 @@ pub enum DescriptorError {
         computed: u64,
     },
     /// It describes what this release does not know.
-    #[error("the descriptor is of kind {number}, but this release knows kinds 1 to 5")]
+    #[error("the descriptor is of kind {number}, but this release knows kinds 1 to 6")]
     UnknownKind {
         /// Its kind.
         number: u16,
     },
     /// It names more or fewer file descriptors than its kind has.
-    #[error("the descriptor names {count} file descriptors, but {kind} comes with {}", kind.file_descriptors())]
+    #[error("the descriptor names {count} file descriptors, but {kind} comes with {:?}", kind.file_descriptors())]
     FileDescriptors {
         /// What it describes.
         kind: ExportKind,
@@ -141,13 +141,39 @@ pub enum DescriptorError {
         /// The function.
         call: &'static str,
     },
-    /// What it names is imported already under another name.
+    /// Its tag is not of the pool's key, or it is not what this process exported.
     #[error(
-        "{call}: what the descriptor names is imported already by another one that differs: one of them was changed"
+        "{call}: the descriptor was changed, or made by a process that was not given the pool: ask the exporter for another"
     )]
     Forged {
         /// The function.
         call: &'static str,
+    },
+    /// What it names is imported already under another name.
+    #[error(
+        "{call}: what the descriptor names is imported already by another one that differs: one of them was changed"
+    )]
+    Conflict {
+        /// The function.
+        call: &'static str,
+    },
+    /// The memory lies elsewhere than what imports it gives.
+    #[error("{call}: the memory lies on {found}, but this imports memory of {expected}")]
+    WrongPlace {
+        /// The function.
+        call: &'static str,
+        /// Where it lies.
+        found: &'static str,
+        /// Where it has to.
+        expected: &'static str,
+    },
+    /// The sizes of the chunks of virtual memory do not add up, or were changed.
+    #[error("the descriptor's {count} chunks are not those of its {size} bytes: they were changed on the way")]
+    Chunks {
+        /// How many there are.
+        count: usize,
+        /// How long the descriptor says that all are together.
+        size: u64,
     },
     /// This process made it.
     #[error("{call}: {kind} is imported by another process than the one that made it: use the original here")]

@@ -1,12 +1,18 @@
 //! What goes from one process to another.
 
+use super::channel::ChannelError;
 use super::descriptor::{Descriptor, ExportKind};
+use super::error::DescriptorError;
+use super::virtual_memory::{VirtualDescriptor, VirtualExport};
 use crate::mapped::MappedExport;
 use crate::{Error, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A pool on its way to another process: a descriptor and a file descriptor. There
-/// [`DevicePool::import`](crate::memory::DevicePool::import) takes it.
+/// [`DevicePool::import`](crate::memory::DevicePool::import) takes it, or, where it
+/// [has a NUMA node](Self::numa_node), [`PinnedPool::import`](crate::memory::PinnedPool::import).
+///
+/// It brings the pool's key along: who has it, or its bytes, can make descriptors of the pool's memory.
 #[derive(Debug)]
 pub struct PoolExport {
     file: OwnedFd,
@@ -27,6 +33,11 @@ impl PoolExport {
     /// What belongs to the file descriptor.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// The NUMA node of the host that the pool's memory lies on; none for a pool of device memory.
+    pub fn numa_node(&self) -> Option<i32> {
+        self.descriptor.numa_node()
     }
 
     /// The same once more, with a file descriptor of its own.
@@ -55,7 +66,8 @@ impl AsFd for PoolExport {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Export {
-    /// For [`DevicePool::import`](crate::memory::DevicePool::import).
+    /// For [`DevicePool::import`](crate::memory::DevicePool::import) or
+    /// [`PinnedPool::import`](crate::memory::PinnedPool::import).
     Pool(PoolExport),
     /// For [`DriverPool::import_buffer`](crate::memory::DriverPool::import_buffer).
     PoolMemory(Descriptor),
@@ -65,22 +77,34 @@ pub enum Export {
     Mapped(MappedExport),
     /// For [`Event::import`](crate::Event::import).
     Event(Descriptor),
+    /// For [`VirtualMemory::import`](crate::memory::VirtualMemory::import).
+    VirtualMemory(VirtualExport),
 }
 
 impl Export {
-    /// Puts together what came; nothing where there are more or fewer files than belong to it.
-    pub(super) fn from_parts(descriptor: Descriptor, files: Vec<OwnedFd>) -> Option<Self> {
-        let count = files.len();
-        let mut files = files.into_iter();
-        match (descriptor.kind, files.next(), count) {
-            (ExportKind::Pool, Some(file), 1) => Some(Self::Pool(PoolExport { file, descriptor })),
-            (ExportKind::Mapped, Some(file), 1) => {
-                Some(Self::Mapped(MappedExport::from_parts(file, (&descriptor).into())))
-            }
-            (ExportKind::PoolMemory, None, _) => Some(Self::PoolMemory(descriptor)),
-            (ExportKind::DeviceMemory, None, _) => Some(Self::DeviceMemory(descriptor)),
-            (ExportKind::Event, None, _) => Some(Self::Event(descriptor)),
-            _ => None,
+    /// Puts together what came.
+    pub(super) fn from_message(call: &'static str, bytes: &[u8], mut files: Vec<OwnedFd>) -> Result<Self> {
+        let length = bytes.len();
+        let descriptor = Descriptor::from_bytes(&bytes[..length.min(Descriptor::SIZE)])?;
+        let (expected, received) = (descriptor.file_descriptors(), files.len());
+        let wrong = Error::Channel(ChannelError::FileDescriptors { call, expected, received });
+        if expected != received {
+            return Err(wrong);
+        }
+        if descriptor.kind == ExportKind::VirtualMemory {
+            let descriptor = VirtualDescriptor::from_bytes(bytes)?;
+            return Ok(Self::VirtualMemory(VirtualExport::from_parts(files, descriptor)));
+        }
+        if length > Descriptor::SIZE {
+            return Err(DescriptorError::Oversized { length }.into());
+        }
+        match (descriptor.kind, files.pop()) {
+            (ExportKind::Pool, Some(file)) => Ok(Self::Pool(PoolExport { file, descriptor })),
+            (ExportKind::Mapped, Some(file)) => Ok(Self::Mapped(MappedExport::from_parts(file, (&descriptor).into()))),
+            (ExportKind::PoolMemory, None) => Ok(Self::PoolMemory(descriptor)),
+            (ExportKind::DeviceMemory, None) => Ok(Self::DeviceMemory(descriptor)),
+            (ExportKind::Event, None) => Ok(Self::Event(descriptor)),
+            _ => Err(wrong),
         }
     }
 
@@ -92,6 +116,7 @@ impl Export {
             Self::DeviceMemory(_) => ExportKind::DeviceMemory,
             Self::Mapped(_) => ExportKind::Mapped,
             Self::Event(_) => ExportKind::Event,
+            Self::VirtualMemory(_) => ExportKind::VirtualMemory,
         }
     }
 }
@@ -101,6 +126,7 @@ mod sealed {
     impl Sealed for super::Descriptor {}
     impl Sealed for super::PoolExport {}
     impl Sealed for super::MappedExport {}
+    impl Sealed for super::VirtualExport {}
     impl Sealed for super::Export {}
 }
 
@@ -108,6 +134,11 @@ mod sealed {
 pub trait Exported: sealed::Sealed {
     /// What the other process needs to know.
     fn descriptor(&self) -> Descriptor;
+
+    /// The bytes that tell it.
+    fn message(&self) -> Vec<u8> {
+        self.descriptor().to_bytes().to_vec()
+    }
 
     /// The file descriptors that go with it.
     fn file_descriptors(&self) -> Vec<BorrowedFd<'_>>;
@@ -150,6 +181,14 @@ impl Exported for Export {
             Self::Pool(export) => export.descriptor,
             Self::PoolMemory(descriptor) | Self::DeviceMemory(descriptor) | Self::Event(descriptor) => *descriptor,
             Self::Mapped(export) => Exported::descriptor(export),
+            Self::VirtualMemory(export) => Exported::descriptor(export),
+        }
+    }
+
+    fn message(&self) -> Vec<u8> {
+        match self {
+            Self::VirtualMemory(export) => export.message(),
+            _ => self.descriptor().to_bytes().to_vec(),
         }
     }
 
@@ -157,6 +196,7 @@ impl Exported for Export {
         match self {
             Self::Pool(export) => export.file_descriptors(),
             Self::Mapped(export) => export.file_descriptors(),
+            Self::VirtualMemory(export) => export.file_descriptors(),
             Self::PoolMemory(_) | Self::DeviceMemory(_) | Self::Event(_) => Vec::new(),
         }
     }

@@ -49,11 +49,6 @@ impl<K: Ord, V> Imports<K, V> {
         Some(view(&entry.value))
     }
 
-    /// Looks at the value, if it is here.
-    pub fn look<T>(&self, key: &K, view: impl FnOnce(&V) -> T) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(|entry| view(&entry.value))
-    }
-
     /// Ends one use: `end` is told whether it was the last, and if so frees the value. What it cannot free is forgotten
     /// all the same: the driver is asked anew for the next import.
     pub fn release<T: Default>(&self, key: &K, end: impl FnOnce(&mut V, bool) -> Result<T>) -> Result<T> {
@@ -100,7 +95,7 @@ mod tests {
         imports.acquire(1, |others| Ok(others.count() as u32), |_| ()).unwrap();
         imports.acquire(2, |others| Ok(others.count() as u32), |_| ()).unwrap();
         assert_eq!(imports.release::<()>(&1, |_, _| Err(refused())), Err(refused()));
-        assert_eq!(imports.look(&1, |value| *value), None);
-        assert_eq!(imports.look(&2, |value| *value), Some(1));
+        assert_eq!(imports.find(&1, |value| *value), None);
+        assert_eq!(imports.find(&2, |value| *value), Some(1));
     }
 }

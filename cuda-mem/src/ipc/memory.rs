@@ -77,7 +77,7 @@ pub(crate) fn import_pool_memory(
         unsafe { call!(cuda.cuMemPoolImportPointer(&mut pointer, raw, &mut data)) }?;
         // Memory that is here under another name is the other's to free.
         if Iterator::any(&mut others, |other| other.pointer == pointer) {
-            return Err(DescriptorError::Forged { call }.into());
+            return Err(DescriptorError::Conflict { call }.into());
         }
         let extent = extent(cuda, pointer).inspect_err(|_| {
             // SAFETY: just imported, and used by nobody.
@@ -144,6 +144,8 @@ fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
         // SAFETY: both attributes are as wide as an address, and so is each place.
         unsafe { call!(cuda.cuPointerGetAttribute(place, attribute, pointer)) }?;
     }
+    // Of a host pool's memory drivers give 0 for the start; what was imported begins with its range.
+    let start = if start == 0 { pointer } else { start };
     Ok(size.saturating_sub((pointer - start) as usize))
 }
 

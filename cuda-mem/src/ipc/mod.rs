@@ -1,14 +1,14 @@
 //! Sharing between processes: memory, pools, and events to order the work on them.
 //!
 //! One process exports, another imports; between them go a [`Descriptor`], and for some a file descriptor. A [`Channel`]
-//! carries both. No process ever has to trust what it receives: a descriptor is checked against what the driver says, and
-//! an import reaches nothing but what the driver gives for it.
+//! carries both. What an import believes of what it receives, and what it checks, [stands below](#what-is-protected).
 //!
 //! | to share | export | import |
 //! |---|---|---|
-//! | a pool | [`DriverPool::export`](crate::memory::DriverPool::export) | [`DevicePool::import`](crate::memory::DevicePool::import) |
+//! | a pool | [`DriverPool::export`](crate::memory::DriverPool::export) | [`DevicePool::import`](crate::memory::DevicePool::import), [`PinnedPool::import`](crate::memory::PinnedPool::import) |
 //! | memory of that pool | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DriverPool::import_buffer`](crate::memory::DriverPool::import_buffer) |
 //! | memory of cuMemAlloc | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DeviceMemory::import_buffer`](crate::memory::DeviceMemory::import_buffer) |
+//! | virtual memory | [`VirtualMemory::export`](crate::memory::VirtualMemory::export) | [`VirtualMemory::import`](crate::memory::VirtualMemory::import) |
 //! | mapped memory | [`SharedMemory::export`](crate::SharedMemory::export) | [`MappedResource::import`](crate::MappedResource::import) |
 //! | an event | [`Event::export`](crate::Event::export) | [`Event::import`](crate::Event::import) |
 //!
@@ -44,10 +44,27 @@
 //!
 //! The exporter goes on to own its memory, and frees it when its last buffer ends. It has to keep it until the others
 //! have let go: the driver does not watch over that (a pool's memory may then hold another allocation's bytes; it never
-//! crosses into another pool). Mapped memory is kept by each process on its own.
+//! crosses into another pool). Virtual memory and mapped memory are kept by each process on its own.
 //!
 //! In one process each thing is imported once, however often it is asked for, and ended once, when the last importer
 //! drops it. What a process exported and gets back is its own allocation.
+//!
+//! # What is protected
+//!
+//! - Whoever was given a pool may use all of the pool's memory, and only it: the driver knows no finer right. Its export
+//!   brings a key along, with which the library signs descriptors of the pool's memory. So do not send it, or its bytes, to
+//!   who shall not have the pool.
+//! - Whoever was not given the pool cannot make, or change, a descriptor of its memory that
+//!   [`import_buffer`](crate::memory::DriverPool::import_buffer) passes to the driver
+//!   ([`DescriptorError::Forged`]); only the part of the allocation that is meant can be changed. That matters: drivers do
+//!   not check these handles, and crash on some that were changed. A process that has the pool, or made it, and signs
+//!   invented handles by code of its own can crash those that import them.
+//! - A descriptor of memory of cuMemAlloc, or of an event, is a handle that the driver checks; it may take a changed one
+//!   for other memory that was shared. Its size and part are compared with what the driver says.
+//! - A pool, virtual memory and mapped memory are reached by their files alone. Where they lie, and how long they are, the
+//!   driver is asked. Who has a file of virtual memory has that chunk of physical memory whole.
+//! - Nobody is kept from writing what he shares at any time, nor from filling a channel: that is what
+//!   [`SharedBuffer`](crate::SharedBuffer) and [`Channel::set_timeout`] are for.
 //!
 //! # Fork
 //!
@@ -60,16 +77,20 @@ mod error;
 mod event;
 mod export;
 mod imports;
+mod key;
 pub(crate) mod memory;
 mod process;
+mod virtual_memory;
 
 pub use channel::{Channel, ChannelError, Listener, MAX_FILE_DESCRIPTORS, MAX_MESSAGE};
 pub use descriptor::{Descriptor, ExportKind, PoolId, ProcessId};
 pub use error::DescriptorError;
 pub use export::{Export, Exported, PoolExport};
+pub use virtual_memory::{VirtualDescriptor, VirtualExport};
 
 pub(crate) use export::duplicate;
 pub(crate) use imports::Imports;
+pub(crate) use key::{Key, Tag};
 pub(crate) use process::random;
 
 use core::ffi::c_char;

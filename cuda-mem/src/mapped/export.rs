@@ -1,6 +1,6 @@
 //! Mapped memory on its way to another process.
 
-use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId};
+use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag};
 use crate::{Error, Result, Uuid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -54,6 +54,7 @@ impl From<MappedDescriptor> for Descriptor {
     fn from(mapped: MappedDescriptor) -> Self {
         Self {
             kind: ExportKind::Mapped,
+            files: 1,
             device: mapped.device,
             pool: PoolId::NONE,
             // Each process maps the file for itself, whoever exported it.
@@ -63,6 +64,7 @@ impl From<MappedDescriptor> for Descriptor {
             offset: mapped.offset as u64,
             length: mapped.length as u64,
             payload: [0; 64],
+            tag: Tag::NONE,
         }
     }
 }
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn another_descriptor_is_an_error() {
-        let other = Descriptor { kind: ExportKind::DeviceMemory, ..DESCRIPTOR.into() };
+        let other = Descriptor { kind: ExportKind::DeviceMemory, files: 0, ..DESCRIPTOR.into() };
         let wrong = MappedDescriptor::from_bytes(&other.to_bytes());
         assert!(matches!(wrong, Err(Error::Descriptor(DescriptorError::WrongKind { .. }))), "{wrong:?}");
         let empty = MappedDescriptor { size: 0, offset: 0, length: 0, ..DESCRIPTOR };

@@ -49,6 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not know the system")]
     fn the_systems_figures_are_read() {
         let text = "MemTotal:  100 kB\nMemAvailable:   12 kB\n";
         assert_eq!(available_in(text), Some(12 << 10));

@@ -54,7 +54,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// There is no room: [`Error::OutOfMemory`]; or the resource does not align so far.
+    /// There is no room: [`Error::OutOfMemory`]; or the resource does not align so far: [`Error::InvalidArgument`] of the
+    /// argument `alignment`, by which [`adaptor::Aligned`](crate::adaptor::Aligned) knows it.
     ///
     /// `size` is not 0, and `alignment` is a power of two: callers take care, and implementations need not.
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
@@ -67,7 +68,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it.
+    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it. The
+    /// stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
     /// Whether [`deallocate`](Self::deallocate) calls the driver not at all, so that it may be called also when the context

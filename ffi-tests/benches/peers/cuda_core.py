@@ -29,7 +29,7 @@ print("cuda.core", cuda.core.__version__, "- allocate and close, ns")
 
 def pair(name, resource):
     for size in (4096, 1 << 20):
-        print(f"{name:>32} {size:>10} {median(lambda: resource.allocate(size, stream=stream).close(stream)):>10.0}")
+        print(f"{name:>32} {size:>10} {median(lambda: resource.allocate(size, stream=stream).close(stream)):>10.0f}")
     stream.sync()
 
 
@@ -52,4 +52,4 @@ for size in (64, 4096, 65536):
         source.copy_to(target, stream=stream)
         stream.sync()
 
-    print(f"{size:>10} {median(copy, 51, 50):>10.0}")
+    print(f"{size:>10} {median(copy, 51, 50):>10.0f}")

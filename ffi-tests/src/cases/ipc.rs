@@ -15,6 +15,7 @@ cases! {
     Shared opened_inside_an_allocation,
     Shared events_in_another_process,
     Shared pools_exported,
+    Shared blocks_before_their_pool,
     Shared pools_imported_in_the_same_process,
     Shared pools_in_another_process,
     Shared numa_pools_exported,
@@ -196,6 +197,20 @@ fn pools_exported(l: &mut Lab) -> Run {
     Ok(())
 }
 
+fn blocks_before_their_pool(l: &mut Lab) -> Run {
+    let node = place(CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+    for (name, location) in [("device", DEVICE_0), ("host", node)] {
+        let pool = l.pool(&pool_of(location, FDS))?;
+        let (early, mut data) = (l.block(pool, 4096, ptr::null_mut())?, CUmemPoolPtrExportData::default());
+        ask!(l, format!("{name}: a block before the pool" ) => VALUE, cuMemPoolExportPointer(&mut data, early));
+        export(l, pool)?;
+        ask!(l, format!("{name}: the same block after the pool"), cuMemPoolExportPointer(&mut data, early));
+        let late = l.block(pool, 4096, ptr::null_mut())?;
+        ask!(l, format!("{name}: a block allocated after the pool" ) => OK, cuMemPoolExportPointer(&mut data, late));
+    }
+    Ok(())
+}
+
 fn pools_imported_in_the_same_process(l: &mut Lab) -> Run {
     let pool = l.pool(&pool_of(DEVICE_0, FDS))?;
     let (fd, block) = (export(l, pool)?, l.block(pool, 4096, ptr::null_mut())?);
@@ -230,6 +245,10 @@ fn imported(l: &mut Lab, fd: i32, data: &mut CUmemPoolPtrExportData) {
     ask!(l, "import it again", cuMemPoolImportPointer(&mut two, pool, data));
     l.say("the same address", one == two);
     l.bytes::<2>("its bytes", one);
+    ask!(l, "memset it", cuMemsetD8_v2(one, 0x2a, 2));
+    let mut copied = [0_u8; 2];
+    ask!(l, "cuMemcpy from it", cuMemcpy(copied.as_mut_ptr() as CUdeviceptr, one, 2));
+    l.say("cuMemcpy gives", format!("{copied:02x?}"));
     ask!(l, "import it by the second pool", cuMemPoolImportPointer(&mut two, again, data));
     l.say("the same address by the second pool", one == two);
     let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;

@@ -1,11 +1,8 @@
 //! Channels: what they carry, and how they fail.
 
-use super::Outcome;
+use super::{Outcome, at, checked};
 use cuda_mem::Error;
-use cuda_mem::ipc::{
-    Channel, ChannelError, Descriptor, DescriptorError, Export, ExportKind, Listener, MAX_MESSAGE, PoolExport, PoolId,
-    ProcessId,
-};
+use cuda_mem::ipc::{Channel, ChannelError, Descriptor, DescriptorError, Export, Listener, MAX_MESSAGE, PoolExport};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -13,17 +10,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-const DESCRIPTOR: Descriptor = Descriptor {
-    kind: ExportKind::PoolMemory,
-    device: cuda_mem::Uuid([1; 16]),
-    pool: PoolId([2; 16]),
-    process: ProcessId { number: 3, nonce: 4 },
-    allocation: 5,
-    size: 1000,
-    offset: 10,
-    length: 20,
-    payload: [6; 64],
-};
+/// Memory of a pool, made of bytes.
+fn memory() -> Descriptor {
+    described(&[2, 0, 0, 0], [1000, 10, 20])
+}
+
+/// The same process's pool.
+fn pool() -> Descriptor {
+    described(&[1, 0, 1, 0], [0; 3])
+}
+
+/// A descriptor of a kind and number of files, with size, offset and length.
+fn described(kind: &[u8; 4], numbers: [u64; 3]) -> Descriptor {
+    let mut bytes = [0; Descriptor::SIZE];
+    bytes[..10].copy_from_slice(b"cmShared\x01\0");
+    bytes[at::KIND..at::KIND + 4].copy_from_slice(kind);
+    bytes[at::DEVICE..at::POOL].fill(1);
+    bytes[at::POOL..at::PROCESS].fill(2);
+    for (place, number) in bytes[at::SIZE..at::PAYLOAD].chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes[at::PAYLOAD..at::TAG + 16].fill(6);
+    checked(bytes).expect("bytes of a descriptor")
+}
 
 /// A message, as channels write it.
 pub fn frame(bytes: &[u8]) -> Vec<u8> {
@@ -58,15 +67,12 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ChannelError {
 fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
     let (mut here, mut there) = Channel::pair()?;
     let file = OwnedFd::from(std::fs::File::open("/dev/zero")?);
-    let pool = PoolExport::from_parts(
-        file,
-        Descriptor { kind: ExportKind::Pool, size: 0, offset: 0, length: 0, ..DESCRIPTOR },
-    );
-    here.send(&DESCRIPTOR)?;
+    let (memory, pool) = (memory(), PoolExport::from_parts(file, pool()));
+    here.send(&memory)?;
     here.send(&pool)?;
     here.send_bytes(b"")?;
     here.send_bytes(&vec![9; MAX_MESSAGE])?;
-    assert!(matches!(there.receive()?, Export::PoolMemory(descriptor) if descriptor == DESCRIPTOR));
+    assert!(matches!(there.receive()?, Export::PoolMemory(descriptor) if descriptor == memory));
     let Export::Pool(received) = there.receive()? else { return Err("no pool".into()) };
     assert_eq!(received.descriptor(), pool.descriptor());
     // The same file, under a number of its own that no child inherits.
@@ -79,7 +85,7 @@ fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
     assert!(matches!(failure(here.send_bytes(&vec![9; MAX_MESSAGE + 1])), ChannelError::TooLong { .. }));
     drop(here);
     assert!(matches!(failure(there.receive()), ChannelError::Closed { .. }));
-    assert!(matches!(failure(there.send(&DESCRIPTOR)), ChannelError::Closed { .. }));
+    assert!(matches!(failure(there.send(&memory)), ChannelError::Closed { .. }));
     Ok(())
 }
 
@@ -87,27 +93,27 @@ fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
 fn a_message_in_pieces_is_put_together() -> Outcome {
     let (mut bare, mut channel) = bare()?;
     let sender = std::thread::spawn(move || {
-        for byte in frame(&DESCRIPTOR.to_bytes()) {
+        for byte in frame(&memory().to_bytes()) {
             bare.write_all(&[byte])?;
             std::thread::yield_now();
         }
         Ok::<_, std::io::Error>(bare)
     });
-    assert!(matches!(channel.receive()?, Export::PoolMemory(descriptor) if descriptor == DESCRIPTOR));
+    assert!(matches!(channel.receive()?, Export::PoolMemory(descriptor) if descriptor == memory()));
     sender.join().map_err(|_| "the sender panicked")??;
     Ok(())
 }
 
 #[test]
 fn a_process_that_ends_in_the_middle_is_an_error_of_its_own() -> Outcome {
-    let message = frame(&DESCRIPTOR.to_bytes());
+    let message = frame(&memory().to_bytes());
     for length in [1, 3, 4, 5, message.len() - 1] {
         let (mut bare, mut channel) = bare()?;
         bare.write_all(&message[..length])?;
         drop(bare);
         assert!(matches!(failure(channel.receive()), ChannelError::Cut { .. }), "{length} bytes");
         assert!(matches!(failure(channel.receive()), ChannelError::Broken { .. }));
-        assert!(matches!(failure(channel.send(&DESCRIPTOR)), ChannelError::Broken { .. }));
+        assert!(matches!(failure(channel.send(&memory())), ChannelError::Broken { .. }));
     }
     Ok(())
 }
@@ -121,16 +127,16 @@ fn garbage_and_sizes_out_of_all_proportion_are_refused() -> Outcome {
 
     // What is whole, and no descriptor, leaves the channel as it was.
     let (mut one, mut channel) = bare()?;
-    let mut changed = DESCRIPTOR.to_bytes();
+    let mut changed = memory().to_bytes();
     changed[99] ^= 1;
-    for bytes in [&[0; 168][..], b"hello", b"", &changed, &DESCRIPTOR.to_bytes()[..100]] {
+    for bytes in [&[0; 184][..], b"hello", b"", &changed, &memory().to_bytes()[..100]] {
         one.write_all(&frame(bytes))?;
         let refused = channel.receive();
         assert!(matches!(refused, Err(Error::Descriptor(_))), "{refused:?}");
     }
     one.write_all(&frame(&changed))?;
     assert!(matches!(channel.receive(), Err(Error::Descriptor(DescriptorError::Checksum { .. }))));
-    one.write_all(&frame(&DESCRIPTOR.to_bytes()))?;
+    one.write_all(&frame(&memory().to_bytes()))?;
     assert!(channel.receive().is_ok());
     Ok(())
 }
@@ -138,8 +144,8 @@ fn garbage_and_sizes_out_of_all_proportion_are_refused() -> Outcome {
 #[test]
 fn too_few_files_and_too_many_are_errors() -> Outcome {
     let file = std::fs::File::open("/dev/null")?;
-    let pool = Descriptor { kind: ExportKind::Pool, size: 0, offset: 0, length: 0, ..DESCRIPTOR };
-    for (descriptor, count, expected) in [(pool, 0, 1), (pool, 2, 1), (DESCRIPTOR, 1, 0)] {
+    let (memory, pool) = (memory(), pool());
+    for (descriptor, count, expected) in [(pool, 0, 1), (pool, 2, 1), (memory, 1, 0)] {
         let (one, mut channel) = bare()?;
         send_raw(&one, &frame(&descriptor.to_bytes()), &vec![file.as_fd(); count])?;
         let error = failure(channel.receive());
@@ -169,7 +175,7 @@ fn nothing_waits_longer_than_it_may() -> Outcome {
     channel.set_timeout(Some(limit));
     timed(Instant::now(), channel.receive().map(drop));
     // Before the first byte nothing is lost.
-    one.write_all(&frame(&DESCRIPTOR.to_bytes()))?;
+    one.write_all(&frame(&memory().to_bytes()))?;
     assert!(channel.receive().is_ok());
     // One that sends a byte now and then gets no more time for it.
     let dripping = std::thread::spawn(move || {
@@ -204,7 +210,7 @@ fn a_listener_takes_connections_at_a_path() -> Outcome {
     assert!(matches!(Listener::bind(&path), Err(Error::System { call: "bind", code: libc::EADDRINUSE })));
     let mut here = Channel::connect(&path)?;
     let mut there = listener.accept()?;
-    here.send(&DESCRIPTOR)?;
+    here.send(&memory())?;
     assert!(there.receive().is_ok());
     listener.set_timeout(Some(Duration::from_millis(20)))?;
     assert!(matches!(failure(listener.accept()), ChannelError::TimedOut { .. }));

@@ -1,9 +1,9 @@
 //! Nothing leaves a file descriptor behind, whether it goes well or not.
 
 use super::roles::Importer;
-use super::{Other, Outcome, PATIENCE, setup, shareable};
-use cuda_mem::ipc::{Channel, Descriptor, Export, ExportKind, Exported};
-use cuda_mem::memory::{DeviceMemory, DevicePool};
+use super::{Other, Outcome, PATIENCE, at, flipped, forged, setup, shareable};
+use cuda_mem::ipc::{Channel, Export, Exported, PoolExport};
+use cuda_mem::memory::{DeviceMemory, DevicePool, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Event, Feature, MappedResource};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -84,6 +84,16 @@ pub fn play(importer: &mut Importer) -> Outcome {
         Event::exportable(&context)?.export()?;
         Ok(())
     })?;
+    let mut options = VirtualOptions::default();
+    options.shareable = true;
+    let virtual_memory = VirtualMemory::new(&context, &options)?;
+    let chunk = Buffer::filled(&virtual_memory, 100, 3u8, &stream)?.into_shared();
+    flat("virtual memory", || {
+        here.send(&virtual_memory.export(&chunk)?)?;
+        let Export::VirtualMemory(export) = there.receive()? else { return Err("no virtual memory".into()) };
+        drop(virtual_memory.import::<u8>(export, &stream)?);
+        Ok(())
+    })?;
     let resource = MappedResource::new(&context)?;
     let mapped = resource.allocate(4096)?.into_shared();
     if mapped.export().is_ok() {
@@ -95,14 +105,12 @@ pub fn play(importer: &mut Importer) -> Outcome {
         })?;
     }
     flat("refused imports", || {
-        let (file, mut descriptor) = pool.export()?.into_parts();
-        descriptor.device.0[0] ^= 1;
-        let refused = DevicePool::import(&context, cuda_mem::ipc::PoolExport::from_parts(file, descriptor));
+        let (file, descriptor) = pool.export()?.into_parts();
+        let refused = DevicePool::import(&context, PoolExport::from_parts(file, flipped(&descriptor, at::DEVICE)?));
         assert!(refused.is_err());
         let foreign = std::fs::File::open("/dev/null")?.into();
-        let mut descriptor = *pool.export()?.descriptor();
-        descriptor.process.nonce ^= 1;
-        let refused = DevicePool::import(&context, cuda_mem::ipc::PoolExport::from_parts(foreign, descriptor));
+        let descriptor = flipped(pool.export()?.descriptor(), at::NONCE)?;
+        let refused = DevicePool::import(&context, PoolExport::from_parts(foreign, descriptor));
         assert!(refused.is_err());
         Ok(())
     })?;
@@ -112,8 +120,9 @@ pub fn play(importer: &mut Importer) -> Outcome {
         let (one, other) = UnixStream::pair()?;
         let mut there = Channel::from_stream(other)?;
         there.set_timeout(Some(PATIENCE));
-        for kind in [ExportKind::Pool, ExportKind::PoolMemory] {
-            let descriptor = Descriptor { kind, ..*files[0].descriptor() };
+        // The kinds' numbers, and the files that they name.
+        for kind in [[1, 0, 1, 0], [2, 0, 0, 0]] {
+            let descriptor = forged(files[0].descriptor(), at::KIND, &kind)?;
             let fds: Vec<BorrowedFd<'_>> = files.iter().flat_map(Exported::file_descriptors).collect();
             super::channel::send_raw(&one, &super::channel::frame(&descriptor.to_bytes()), &fds)?;
             assert!(there.receive().is_err());

@@ -5,12 +5,15 @@ mod channel;
 mod files;
 mod forged;
 mod own;
+mod pinned;
 mod roles;
+mod virtual_memory;
 
 use cuda_mem::ipc::{Channel, Export, Exported};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, SharedBuffer, Stream, Support};
+use ffi_tests::descriptors::{at, checked, flipped, forged};
 use ffi_tests::{Setup, pattern, same};
 use std::error::Error as StdError;
 use std::os::fd::OwnedFd;
@@ -57,7 +60,13 @@ impl Other {
     /// For the role `mirror`: sends memory, which the other process is to see as `expected` and then inverts.
     fn mirror(&mut self, export: &impl Exported, expected: &[u8]) -> Outcome {
         self.channel.send(export)?;
-        same("what the other process saw", &self.channel.receive_bytes()?, expected)?;
+        let length = self.channel.receive_bytes()?;
+        assert_eq!(length, (expected.len() as u64).to_le_bytes());
+        let mut seen = Vec::new();
+        while seen.len() < expected.len() {
+            seen.extend(self.channel.receive_bytes()?);
+        }
+        same("what the other process saw", &seen, expected)?;
         assert_eq!(self.channel.receive_bytes()?, b"inverted");
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! What the other process does.
 
 use super::{Outcome, PATIENCE, ROLE, inverted, nothing_dropped, pattern, same, shareable};
-use cuda_mem::ipc::{Channel, Descriptor, Export};
+use cuda_mem::ipc::{Channel, Descriptor, Export, MAX_MESSAGE};
 use cuda_mem::memory::kind::Device;
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Error, Event, MappedResource, SharedBuffer, Stream};
 use ffi_tests::Setup;
 use std::error::Error as StdError;
@@ -38,6 +38,7 @@ pub fn play(role: &str) -> Outcome {
         "forged" => super::forged::play(&mut importer),
         "replayed" => super::forged::replayed(&mut importer),
         "files" => super::files::play(&mut importer),
+        "pinned" => super::pinned::play(&mut importer),
         "fork" => importer.fork(),
         other => Err(format!("{ROLE}={other} is no role").into()),
     }?;
@@ -81,21 +82,35 @@ impl Importer {
                     let mut seen = vec![0; memory.len()];
                     memory.copy_to_slice(0, &mut seen)?;
                     memory.copy_from_slice(0, &inverted(&seen))?;
+                    self.channel.send_bytes(&(seen.len() as u64).to_le_bytes())?;
                     self.channel.send_bytes(&seen)?;
                     self.channel.send_bytes(b"inverted")?;
+                    continue;
+                }
+                Ok(Export::VirtualMemory(export)) => {
+                    let memory = VirtualMemory::new(&self.setup.context, &VirtualOptions::default())?;
+                    let memory = memory.import(export, &self.stream)?;
+                    self.invert(memory)?;
                     continue;
                 }
                 // Bytes that are no descriptor.
                 Err(Error::Descriptor(_)) => return Ok(()),
                 other => return Err(format!("{other:?} came").into()),
             };
-            let mut memory = self.import(&descriptor, &self.stream)?;
-            let seen = memory.to_vec()?;
-            memory.copy_from_slice(0, &inverted(&seen))?;
-            memory.synchronize()?;
-            self.channel.send_bytes(&seen)?;
-            self.channel.send_bytes(b"inverted")?;
+            let memory = self.import(&descriptor, &self.stream)?;
+            self.invert(memory)?;
         }
+    }
+
+    /// Shows in pieces what memory holds, and inverts it.
+    fn invert(&mut self, mut memory: SharedBuffer<u8, Device>) -> Outcome {
+        let seen = memory.to_vec()?;
+        memory.copy_from_slice(0, &inverted(&seen))?;
+        memory.synchronize()?;
+        self.channel.send_bytes(&(seen.len() as u64).to_le_bytes())?;
+        seen.chunks(MAX_MESSAGE).try_for_each(|piece| self.channel.send_bytes(piece))?;
+        self.channel.send_bytes(b"inverted")?;
+        Ok(())
     }
 
     fn relay(&mut self) -> Outcome {

@@ -125,7 +125,16 @@ fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     // A copy goes through the current context's device, but copies reach all devices; only pools restrict them.
     let device = current(global)?.device;
     match end {
-        End::Known(address) => global.memory.range(address, length, device, purpose),
+        End::Known(address) => {
+            // As in the driver, an imported block of the host's memory is none of a device to a copy that names it so,
+            // whatever access was given.
+            let block = global.memory.at(address);
+            ensure(
+                !block
+                    .is_some_and(|block| block.pool.as_ref().is_some_and(|pool| pool.is_host() && pool.is_imported())),
+            )?;
+            global.memory.range(address, length, device, purpose)
+        }
         End::Owned(address) => {
             let owner = global.memory.at(address).map_or(device, |block| block.device);
             global.memory.range(address, length, owner, purpose)

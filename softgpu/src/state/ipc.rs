@@ -12,6 +12,7 @@ use cuda_sys::CUresult;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -155,12 +156,12 @@ pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
     Ok(())
 }
 
-/// The ticket for a block of a pool that was made to be shared.
+/// The ticket for a block of a pool that was exported.
 pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
     let block = global.memory.at(address).ok_or(INVALID)?;
     let pool = block.pool.as_ref().ok_or(INVALID)?;
     let shared = pool.shared().filter(|shared| !shared.imported).ok_or(INVALID)?;
-    ensure(address == block.base)?;
+    ensure(address == block.base && shared.exported.load(Ordering::Relaxed))?;
     let ticket = Ticket {
         purpose: Purpose::PoolMemory,
         process: 0,

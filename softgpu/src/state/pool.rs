@@ -18,7 +18,7 @@ use cuda_sys::{
 };
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a pool's memory is.
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     /// The system's number of the file.
     pub(crate) number: u64,
     pub(crate) imported: bool,
+    /// Whether the pool was exported once: before that, none of its blocks can be.
+    pub(crate) exported: AtomicBool,
     /// Where the next block begins. Places are not given twice; the file has pages only where there are blocks.
     next: AtomicU64,
     /// The addresses of imported blocks, by their place in the file.
@@ -68,7 +70,8 @@ const FILE: u64 = 1 << 46;
 impl Shared {
     fn new(file: OwnedFd, imported: bool) -> Result<Self> {
         let number = file_number(file.as_fd()).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
-        Ok(Self { file, number, imported, next: AtomicU64::new(0), mapped: Mutex::default() })
+        let (exported, next) = (AtomicBool::new(false), AtomicU64::new(0));
+        Ok(Self { file, number, imported, exported, next, mapped: Mutex::default() })
     }
 
     /// A place for a block.
@@ -225,7 +228,9 @@ impl Pool {
     pub(crate) fn export(&self) -> Result<OwnedFd> {
         let shared = self.shared.as_ref().filter(|shared| !shared.imported);
         let shared = shared.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        shared.file.try_clone().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
+        let file = shared.file.try_clone().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
+        shared.exported.store(true, Ordering::Relaxed);
+        Ok(file)
     }
 
     /// Imports what a process exported. The descriptor stays the caller's.
@@ -304,11 +309,14 @@ impl Pool {
         }
     }
 
-    /// Whether a device's work may use this pool's memory so. As in the driver, what was set for an imported pool of
-    /// host memory does not let devices use its blocks.
+    /// Whether another process made it.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.imported)
+    }
+
+    /// Whether a device's work may use this pool's memory so.
     pub(crate) fn allows(&self, device: usize, right: u32) -> bool {
-        let closed = self.is_host() && self.shared.as_ref().is_some_and(|shared| shared.imported);
-        !closed && self.access(device).0 & right != 0
+        self.access(device).0 & right != 0
     }
 
     /// Sets what a device may do.

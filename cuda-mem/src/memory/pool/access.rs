@@ -6,8 +6,6 @@ use crate::memory::Kind;
 use crate::{Device, Error, Result};
 use core::slice;
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
-use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
 
 /// What a device may do with a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +32,11 @@ impl<K: Kind> DriverPool<K> {
         if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
             device.require_peer_access(self.inner.context.device())?;
         }
-        self.inner.set_access(device.raw(), PoolAccess::ReadWrite)?;
-        self.inner.granted().insert(device.ordinal());
-        Ok(())
+        self.inner.set_access(device.raw(), PoolAccess::ReadWrite)
     }
 
-    /// Takes access back. Of the pool's own device it cannot be taken.
+    /// Takes access back, at once: work of that device that still uses the memory would break its context. Of the pool's
+    /// own device it cannot be taken.
     ///
     /// # Errors
     ///
@@ -62,9 +59,7 @@ impl<K: Kind> DriverPool<K> {
                         .into(),
             });
         }
-        self.inner.set_access(device.raw(), PoolAccess::None)?;
-        self.inner.granted().remove(&device.ordinal());
-        Ok(())
+        self.inner.set_access(device.raw(), PoolAccess::None)
     }
 
     /// What a device may do with the pool's memory.
@@ -110,6 +105,21 @@ impl<K: Kind> DriverPool<K> {
         failed.map(|()| devices)
     }
 
+    /// Takes back what devices may do with a pool that was just made. Drivers have been known to give a new pool the
+    /// handle of one that was destroyed, with its access. (Not when the old one ends: work on its memory may be under
+    /// way, and would find itself without access.)
+    pub(super) fn withdraw_inherited_access(&self) -> Result<()> {
+        if self.is_open() {
+            return Ok(());
+        }
+        for device in self.inner.context.driver().devices()? {
+            if !self.is_home(&device) && self.access(&device)? != PoolAccess::None {
+                self.inner.set_access(device.raw(), PoolAccess::None)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether all devices have access, whatever was set.
     fn is_open(&self) -> bool {
         self.inner.slab.is_some() || self.inner.accessibility.managed
@@ -136,16 +146,5 @@ impl Inner {
         let descriptions = slice::from_ref(&description);
         // SAFETY: one description is readable, and the pool lives.
         unsafe { call!(cuda.cuMemPoolSetAccess(self.raw, descriptions.as_ptr(), descriptions.len())) }
-    }
-
-    fn granted(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Before a pool is destroyed: drivers have been known to give the next pool the same handle with the access of
-    /// this one.
-    pub(super) fn withdraw_access(&self) -> Result<()> {
-        let granted = core::mem::take(&mut *self.granted());
-        granted.iter().try_for_each(|&ordinal| self.set_access(ordinal, PoolAccess::None))
     }
 }

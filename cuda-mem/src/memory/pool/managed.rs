@@ -1,7 +1,7 @@
 //! Pools of managed memory.
 
 use super::pinned::require_located;
-use super::{DriverPool, Ownership, PoolOptions};
+use super::{DriverPool, Inner, Ownership, PoolOptions};
 use crate::error::call;
 use crate::memory::{Accessibility, Location, kind};
 use crate::{Context, Error, Feature, Result};
@@ -66,7 +66,7 @@ impl ManagedPool {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, MANAGED)) }?;
-        Ok(Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED, None))
+        Ok(Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED)))
     }
 }
 

@@ -16,16 +16,16 @@ use super::resource::{
 };
 use crate::context::Liveness;
 use crate::error::call;
-use crate::ipc::{Descriptor, PoolId, random};
+use crate::ipc::Descriptor;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::{Context, Feature, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
+use sharing::Shared;
 use slab::SlabPool;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
@@ -60,13 +60,11 @@ struct Inner {
     context: Context,
     raw: CUmemoryPool,
     ownership: Ownership,
-    /// The name in all processes, if the pool can be shared.
-    id: Option<PoolId>,
+    /// What other processes are given, if the pool can be shared.
+    shared: Option<Arc<Shared>>,
     /// Where the memory lies.
     location: CUmemLocation,
     accessibility: Accessibility,
-    /// Ordinals of the devices that were given access, which is taken back at the end.
-    granted: Mutex<BTreeSet<i32>>,
     /// What serves in place of a pool of the driver, which then is null.
     slab: Option<SlabPool>,
 }
@@ -158,7 +156,7 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE, None)
+        Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE))
     }
 }
 
@@ -185,27 +183,22 @@ impl<K: Kind> DriverPool<K> {
             maxSize: if max_size == usize::MAX { 0 } else { max_size },
             ..Default::default()
         };
-        let id = if options.shareable { Some(PoolId(random()?)) } else { None };
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
-        let pool = Self::from_parts(context, raw, Ownership::Owned, location, accessibility, id);
+        // From here on its drop destroys it.
+        let mut inner = Inner::new(context, raw, Ownership::Owned, location, accessibility);
+        if options.shareable {
+            inner.shared = Some(Arc::new(Shared::export(&inner)?));
+        }
+        let pool = Self::from_inner(inner);
         pool.inner.register();
+        pool.withdraw_inherited_access()?;
         pool.apply(options)?;
         Ok(pool)
     }
 
-    fn from_parts(
-        context: &Context,
-        raw: CUmemoryPool,
-        ownership: Ownership,
-        location: CUmemLocation,
-        accessibility: Accessibility,
-        id: Option<PoolId>,
-    ) -> Self {
-        let context = context.clone();
-        let inner =
-            Inner { context, raw, ownership, id, location, accessibility, granted: Mutex::default(), slab: None };
+    fn from_inner(inner: Inner) -> Self {
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
@@ -229,6 +222,19 @@ impl<K: Kind> DriverPool<K> {
     /// its clones and its buffers.
     pub fn raw(&self) -> CUmemoryPool {
         self.inner.raw
+    }
+}
+
+impl Inner {
+    /// A pool that cannot be shared.
+    fn new(
+        context: &Context,
+        raw: CUmemoryPool,
+        ownership: Ownership,
+        location: CUmemLocation,
+        accessibility: Accessibility,
+    ) -> Self {
+        Self { context: context.clone(), raw, ownership, shared: None, location, accessibility, slab: None }
     }
 }
 
@@ -281,8 +287,9 @@ unsafe impl MemoryResource for Inner {
         if let Some(slab) = &self.slab {
             return slab.allocate(size, stream);
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // This also sees that the stream's context is alive; the call needs none to be current.
         check_not_capturing(CALL, stream)?;
+        let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable; pool and stream live.
         unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map_err(
@@ -301,7 +308,8 @@ unsafe impl MemoryResource for Inner {
         if let Some(slab) = &self.slab {
             return slab.deallocate(block, stream);
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // The stream's context is alive: the caller's contract.
+        let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
@@ -345,7 +353,7 @@ impl Drop for Inner {
         let cuda = self.context.driver().raw();
         // The pool is the device's, and needs no context.
         // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
-        let destroyed = self.withdraw_access().and(unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) });
+        let destroyed = unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) };
         if let Err(error) = destroyed
             && !error.is_teardown()
         {

@@ -6,10 +6,8 @@ use crate::error::call;
 use crate::memory::location::check_node;
 use crate::memory::{Accessibility, Location, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
-use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUresult, Capability};
-use std::sync::{Arc, Mutex};
 
 /// A pool of page-locked memory of the host.
 ///
@@ -59,8 +57,8 @@ impl PinnedPool {
         }
     }
 
-    /// A pool of its own, of memory of one NUMA node; else as [`new`](Self::new). Other processes can import it, if the
-    /// options say so.
+    /// A pool of its own, of memory of one NUMA node; else as [`new`](Self::new). Other processes can
+    /// [import](Self::import) it, if the options say so.
     ///
     /// # Errors
     ///
@@ -110,7 +108,7 @@ impl PinnedPool {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, PINNED)) }?;
-        let pool = Self::from_parts(context, raw, Ownership::Borrowed, location, Accessibility::BOTH, None);
+        let pool = Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::BOTH));
         pool.open(&[])?;
         Ok(pool)
     }
@@ -125,7 +123,7 @@ impl PinnedPool {
     }
 
     /// Gives access to the context's device and to those named, or to all that can have it.
-    fn open(&self, named: &[Device]) -> Result<()> {
+    pub(super) fn open(&self, named: &[Device]) -> Result<()> {
         self.allow_access(self.context().device())?;
         if !named.is_empty() {
             return named.iter().try_for_each(|device| self.allow_access(device));
@@ -138,17 +136,10 @@ impl PinnedPool {
     }
 
     fn of_slabs(context: &Context, options: &PoolOptions) -> Result<Self> {
-        let inner = Inner {
-            id: None,
-            context: context.clone(),
-            raw: ptr::null_mut(),
-            ownership: Ownership::Owned,
-            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 },
-            accessibility: Accessibility::BOTH,
-            granted: Mutex::default(),
-            slab: Some(SlabPool::new(context, options)),
-        };
-        Ok(Self { inner: Arc::new(inner), kind: PhantomData })
+        let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 };
+        let mut inner = Inner::new(context, ptr::null_mut(), Ownership::Owned, location, Accessibility::BOTH);
+        inner.slab = Some(SlabPool::new(context, options));
+        Ok(Self::from_inner(inner))
     }
 }
 

@@ -103,9 +103,19 @@ impl Inner {
             return Ok(());
         }
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
-        let start = mapping.base() + bytes.start as CUdeviceptr;
-        // SAFETY: the range is mapped, and its end waits for the stream.
-        unsafe { call!(cuda.cuMemsetD8Async(start, 0, bytes.len(), stream.raw())) }
+        // Chunk by chunk: of memory of the host, drivers fill no range that spans several.
+        let mut end = 0;
+        for chunk in mapping.chunks() {
+            let (begin, rest) = (end.max(bytes.start), end + chunk.size());
+            end = rest;
+            let length = rest.min(bytes.end).saturating_sub(begin);
+            if length > 0 {
+                let start = mapping.base() + begin as CUdeviceptr;
+                // SAFETY: the range is mapped, and its end waits for the stream.
+                unsafe { call!(cuda.cuMemsetD8Async(start, 0, length, stream.raw())) }?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives back whole chunks of what is behind a block, but for `size` bytes. Where this fails, all is as it was.

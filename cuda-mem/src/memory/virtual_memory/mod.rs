@@ -6,12 +6,14 @@ mod mapping;
 mod options;
 mod physical;
 mod reservation;
+mod sharing;
 
 use super::Accessibility;
 use super::kind::{self, Kind};
 use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_not_capturing};
 use crate::buffer::Access;
 use crate::context::Liveness;
+use crate::ipc::Descriptor;
 use crate::{Buffer, Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -199,9 +201,7 @@ impl<K: Kind> VirtualMemory<K> {
             return Err(refusal(format!("{} chunks", chunks.len()), "there must be one, and all must have addresses"));
         };
         check_not_capturing(CALL, stream)?;
-        let mut mapping = inner.reserve(CALL, size, 0)?;
-        chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone(), &inner.access))?;
-        let block = inner.keep(mapping);
+        let block = inner.join(CALL, chunks, size)?;
         // SAFETY: the block is this resource's and new; its bytes have values, as all memory of the driver's.
         let buffer = unsafe { Buffer::from_block(block, self, size, stream) };
         if buffer.is_err() {
@@ -244,6 +244,13 @@ impl Inner {
         // The granularity is the driver's own alignment, and its word for that is 0.
         let alignment = if alignment > self.granularity { alignment } else { 0 };
         Ok(Mapping::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?))
+    }
+
+    /// Maps chunks side by side, which are `size` bytes together.
+    fn join(&self, call: &'static str, chunks: &[PhysicalMemory], size: usize) -> Result<Block> {
+        let mut mapping = self.reserve(call, size, 0)?;
+        chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone(), &self.access))?;
+        Ok(self.keep(mapping))
     }
 
     /// Makes a chunk of physical memory; the size is a multiple of the granularity.
@@ -340,6 +347,13 @@ unsafe impl MemoryResource for Inner {
 
     fn accessibility(&self) -> Accessibility {
         self.accessibility
+    }
+
+    fn export(&self, _block: Block) -> Result<Descriptor> {
+        Err(Error::Unsupported {
+            feature: "sharing virtual memory by a descriptor alone",
+            needs: "the files of its physical memory too: VirtualMemory::export gives both".into(),
+        })
     }
 }
 

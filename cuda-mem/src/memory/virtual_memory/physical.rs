@@ -2,13 +2,15 @@
 
 use super::end_detached;
 use crate::error::call;
+use crate::ipc::{DescriptorError, duplicate};
 use crate::memory::resource::out_of_memory;
 use crate::{Context, Error, Feature, Result};
-use core::fmt;
+use core::{fmt, ptr};
 use cuda_sys::{
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
 };
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Where physical memory lies.
@@ -21,6 +23,16 @@ pub enum PhysicalLocation {
     Host,
     /// In the memory of one NUMA node of the host.
     HostNuma(i32),
+}
+
+impl PhysicalLocation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Device => "the device",
+            Self::Host => "the host",
+            Self::HostNuma(_) => "one NUMA node of the host",
+        }
+    }
 }
 
 /// The unit of physical memory: sizes are rounded up to it, and mappings begin at multiples of it.
@@ -75,7 +87,11 @@ struct Inner {
     raw: CUmemGenericAllocationHandle,
     size: usize,
     options: PhysicalOptions,
+    /// What it was imported by, for passing it on: the driver does not export what was imported.
+    file: Option<OwnedFd>,
 }
+
+const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 impl PhysicalMemory {
     /// Makes physical memory of at least `size` bytes.
@@ -89,12 +105,7 @@ impl PhysicalMemory {
         const CALL: &str = "PhysicalMemory::new";
         options.check(CALL, context)?;
         if size == 0 {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "size",
-                value: "0".into(),
-                rule: "physical memory has at least one byte",
-            });
+            return Err(empty(CALL));
         }
         let size = round_up(CALL, size, Self::granularity(context, options)?)?;
         Self::create(CALL, context, size, options)
@@ -112,7 +123,89 @@ impl PhysicalMemory {
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }
             .map_err(|error| out_of_memory(name, error, size, context))?;
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw, size, options: *options }) })
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw, size, options: *options, file: None }) })
+    }
+
+    /// Exports it to other processes, by a file that keeps it alive.
+    ///
+    /// # Errors
+    ///
+    /// It was not made [shareable](PhysicalOptions::shareable); the driver refuses; there are too many open files.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::memory::{PhysicalMemory, PhysicalOptions};
+    /// let mut options = PhysicalOptions::default();
+    /// options.shareable = true;
+    /// let chunk = PhysicalMemory::new(&context, 1000, &options)?;
+    /// // In another process, which is told the size:
+    /// let same = PhysicalMemory::import(&context, chunk.export()?, chunk.size())?;
+    /// assert_eq!(same.options().location, chunk.options().location);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuMemExportToShareableHandle")]
+    pub fn export(&self) -> Result<OwnedFd> {
+        if let Some(file) = &self.inner.file {
+            return duplicate(file);
+        }
+        if !self.inner.options.shareable {
+            return Err(Error::InvalidArgument {
+                call: "PhysicalMemory::export",
+                argument: "the memory",
+                value: "not shareable".into(),
+                rule: "physical memory is made for sharing, with `PhysicalOptions::shareable` or `VirtualOptions::shareable`",
+            });
+        }
+        let (cuda, mut fd) = (self.inner.context.driver().raw(), -1_i32);
+        let place = ptr::from_mut(&mut fd).cast();
+        // SAFETY: a handle of this type is an int, and `fd` is writable; the memory lives.
+        unsafe { call!(cuda.cuMemExportToShareableHandle(place, self.inner.raw, FILES, 0)) }?;
+        // SAFETY: the driver made it for us.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Children get what they are sent, and nothing by chance.
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
+            .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
+        Ok(file)
+    }
+
+    /// Imports what another process [exported](Self::export), of `size` bytes; or what this one did, which then has one
+    /// more name for the same memory. The driver maps no other size than the real one.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot share physical memory; the file is something else, or memory of another device; the size is 0;
+    /// the driver refuses.
+    #[doc(alias = "cuMemImportFromShareableHandle")]
+    pub fn import(context: &Context, file: OwnedFd, size: usize) -> Result<Self> {
+        const CALL: &str = "PhysicalMemory::import";
+        context.device().require(Feature::SharedPhysicalMemory)?;
+        if size == 0 {
+            return Err(empty(CALL));
+        }
+        let (cuda, mut raw) = (context.driver().raw(), 0);
+        let handle = ptr::without_provenance_mut(file.as_raw_fd() as usize);
+        // SAFETY: `raw` is writable, and the file is open; the driver checks what it is, and does not take it.
+        unsafe { call!(cuda.cuMemImportFromShareableHandle(&mut raw, handle, FILES)) }?;
+        let options = PhysicalOptions { shareable: true, ..PhysicalOptions::default() };
+        // From here on its drop releases it.
+        let mut inner = Inner { context: context.clone(), raw, size, options, file: Some(file) };
+        let mut properties = CUmemAllocationProp::default();
+        // SAFETY: the properties are writable, and the memory lives.
+        unsafe { call!(cuda.cuMemGetAllocationPropertiesFromHandle(&mut properties, raw)) }?;
+        inner.options.gpu_direct_rdma = properties.allocFlags.gpuDirectRDMACapable != 0;
+        inner.options.location = match (properties.location.type_, properties.location.id) {
+            (CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id) if id == context.device().raw() => {
+                PhysicalLocation::Device
+            }
+            (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, _) => PhysicalLocation::Host,
+            (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, node) => PhysicalLocation::HostNuma(node),
+            _ => {
+                let (found, expected) = ("another device", "the context's device, or the host");
+                return Err(DescriptorError::WrongPlace { call: CALL, found, expected }.into());
+            }
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// What sizes are rounded up to, in bytes (2 MiB on an H200).
@@ -221,11 +314,7 @@ impl PhysicalOptions {
 
     /// The handle type that other processes import.
     pub(crate) fn handle_type(&self) -> CUmemAllocationHandleType {
-        if self.shareable {
-            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-        } else {
-            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
-        }
+        if self.shareable { FILES } else { CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE }
     }
 
     fn properties(&self, context: &Context) -> CUmemAllocationProp {
@@ -238,6 +327,11 @@ impl PhysicalOptions {
         properties.allocFlags.gpuDirectRDMACapable = u8::from(self.gpu_direct_rdma);
         properties
     }
+}
+
+fn empty(call: &'static str) -> Error {
+    let rule = "physical memory has at least one byte";
+    Error::InvalidArgument { call, argument: "size", value: "0".into(), rule }
 }
 
 /// A device, as a place.

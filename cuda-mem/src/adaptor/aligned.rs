@@ -1,0 +1,189 @@
+//! Alignment beyond that of a resource.
+
+use super::{Adapt, Before, handle};
+use crate::ipc::Descriptor;
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Error, Result, Stream};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_sys::CUdeviceptr;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+handle! {
+    /// Aligns to any power of two over a resource that aligns less. What that resource does not align by itself is
+    /// allocated with room to move its start: up to `alignment - 1` bytes more than asked for. Cheap to clone.
+    ///
+    /// The alignment is that of the address for devices; where the CPU has another address, it is aligned as the caller
+    /// asked, or the allocation is refused.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::Aligned, memory::DeviceMemory};
+    /// let aligned = Aligned::new(&DeviceMemory::new(&context), 1 << 16)?; // for GPUDirect, say
+    /// let buffer = Buffer::<u8, _>::zeroed(&aligned, 1000, &stream)?;
+    /// assert_eq!(buffer.device_pointer() % (1 << 16), 0);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    Aligned holds Before<Shifting>
+}
+
+const CALL: &str = "Aligned::allocate";
+
+impl<K: Kind> Aligned<K> {
+    /// Aligns all blocks to at least `alignment` bytes, and further where an allocation asks for more.
+    ///
+    /// # Errors
+    ///
+    /// `alignment` is not a power of two.
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, alignment: usize) -> Result<Self> {
+        if !alignment.is_power_of_two() {
+            return Err(Error::InvalidArgument {
+                call: "Aligned::new",
+                argument: "alignment",
+                value: alignment.to_string().into(),
+                rule: "it must be a power of two",
+            });
+        }
+        let adaptor = Shifting { least: alignment, refused: AtomicUsize::new(usize::MAX), moved: Mutex::default() };
+        Ok(Self::from_inner(Before { adaptor, upstream: upstream.share() }))
+    }
+}
+
+#[derive(Debug)]
+struct Shifting {
+    /// The alignment of all blocks.
+    least: usize,
+    /// The smallest alignment that the upstream is known to refuse: it is not asked for that again.
+    refused: AtomicUsize,
+    /// The upstream's blocks, by the addresses that were given in their place.
+    moved: Mutex<HashMap<CUdeviceptr, Block>>,
+}
+
+impl Shifting {
+    fn with<R>(&self, work: impl FnOnce(&mut HashMap<CUdeviceptr, Block>) -> R) -> R {
+        work(&mut self.moved.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A block that the upstream aligns by itself; none where it does not.
+    fn ask(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Option<Block>> {
+        if alignment >= self.refused.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match upstream.allocate(size, alignment, stream) {
+            Err(Error::InvalidArgument { argument: "alignment", .. }) => {
+                self.refused.fetch_min(alignment, Ordering::Relaxed);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+}
+
+/// The part of a block that begins at a multiple of `alignment` and has `size` bytes.
+///
+/// # Errors
+///
+/// There is none: the CPU's address is not a multiple of `of_host` there.
+fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<Block> {
+    let shift = block.device_pointer.next_multiple_of(alignment as CUdeviceptr) - block.device_pointer;
+    let shift = shift as usize;
+    let mut part = Block { device_pointer: block.device_pointer + shift as CUdeviceptr, size, ..block };
+    if !block.host_pointer.is_null() {
+        part.host_pointer = block.host_pointer.wrapping_add(shift);
+        let value = part.host_pointer.addr();
+        if !value.is_multiple_of(of_host) {
+            let what = "the CPU's address, where that for devices is aligned,";
+            return Err(Error::Misaligned { call: CALL, what, value, multiple: of_host });
+        }
+    }
+    Ok(part)
+}
+
+// SAFETY: a block is the upstream's own, or a part of one that lies within it, is aligned as asked, and is nobody else's
+// until the upstream's block is freed.
+unsafe impl Adapt for Shifting {
+    fn allocate(&self, upstream: &SharedResource, size: usize, asked: usize, stream: &Stream) -> Result<Block> {
+        let alignment = asked.max(self.least);
+        if let Some(block) = self.ask(upstream, size, alignment, stream)? {
+            return Ok(block);
+        }
+        let Some(room) = size.checked_add(alignment - 1).filter(|room| *room <= isize::MAX as usize) else {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "size",
+                value: format!("{size} bytes at a multiple of {alignment}").into(),
+                rule: "size and alignment together must fit into isize",
+            });
+        };
+        let whole = upstream.allocate(room, 1, stream)?;
+        match part(whole, size, alignment, asked) {
+            Ok(part) => {
+                self.with(|moved| moved.insert(part.device_pointer, whole));
+                Ok(part)
+            }
+            Err(error) => {
+                // SAFETY: the block was just given, and nobody uses it.
+                if let Err(error) = unsafe { upstream.deallocate(whole, stream) } {
+                    upstream.context().drop_errors().push("giving back a block that cannot be aligned", error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // Before the free: after it, the address may be another thread's block.
+        let whole = self.with(|moved| moved.remove(&block.device_pointer));
+        // SAFETY: the caller's contract; where this is a part of a block, nothing else is left of that.
+        let freed = unsafe { upstream.deallocate(whole.unwrap_or(block), stream) };
+        if let (Err(_), Some(whole)) = (&freed, whole) {
+            self.with(|moved| moved.insert(block.device_pointer, whole));
+        }
+        freed
+    }
+
+    fn abandon(&self, upstream: &SharedResource, block: Block) {
+        let whole = self.with(|moved| moved.remove(&block.device_pointer));
+        upstream.abandon(whole.unwrap_or(block));
+    }
+
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {
+        if self.with(|moved| moved.contains_key(&block.device_pointer)) {
+            return Err(Error::Unsupported {
+                feature: "sharing a block that an adaptor has aligned",
+                needs: "a resource that aligns so far by itself".into(),
+            });
+        }
+        upstream.export(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::without_provenance_mut;
+
+    #[test]
+    fn parts_are_aligned_and_lie_within_their_block() {
+        for alignment in [1, 2, 256, 4096, 1 << 21] {
+            for start in [1, 255, 256, 257, 4095, 4096, (1 << 21) - 1, 1 << 21] {
+                let whole = Block::device(start, 100 + alignment - 1);
+                let part = part(whole, 100, alignment, 1).unwrap();
+                assert_eq!(part.device_pointer % alignment as u64, 0);
+                assert!(part.device_pointer >= start && part.host_pointer.is_null());
+                assert!(part.device_pointer + 100 <= start + whole.size as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn the_address_of_the_cpu_moves_along_and_must_be_aligned_as_asked() {
+        let whole = |host| Block { device_pointer: 0x1100, host_pointer: without_provenance_mut(host), size: 8191 };
+        let moved = part(whole(0x9100), 4096, 4096, 16).unwrap();
+        assert_eq!((moved.device_pointer, moved.host_pointer.addr()), (0x2000, 0xa000));
+        let error = part(whole(0x9101), 4096, 4096, 16).unwrap_err();
+        assert!(matches!(error, Error::Misaligned { value: 0xa001, multiple: 16, .. }), "{error}");
+    }
+}

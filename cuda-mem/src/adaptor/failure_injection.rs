@@ -1,0 +1,187 @@
+//! Failures on purpose.
+
+use super::{Adapt, Before, handle};
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Error, Result, Stream};
+use core::fmt;
+use std::sync::{Mutex, PoisonError};
+
+handle! {
+    /// Fails allocations by rules, so that tests see what a program does then. A failed allocation does not reach the
+    /// resource behind. The same rules fail the same allocations, counted from 1 on, in every run. Cheap to clone; the
+    /// clones count together.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::{FailWhen, FailureInjection}, memory::DeviceMemory};
+    /// let failing = FailureInjection::new(&DeviceMemory::new(&context), [FailWhen::Nth(2), FailWhen::LargerThan(1000)]);
+    /// let works = |size| Buffer::<u8, _>::zeroed(&failing, size, &stream).is_ok();
+    /// assert_eq!([10, 10, 10, 2000, 1000].map(works), [true, false, true, false, true]);
+    /// assert_eq!(failing.injected(), 2);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    FailureInjection holds Before<Injector>
+}
+
+/// Which allocations fail, counted from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FailWhen {
+    /// One allocation.
+    Nth(u64),
+    /// Every n-th allocation; none for 0.
+    EveryNth(u64),
+    /// Those of more than so many bytes.
+    LargerThan(usize),
+    /// Each with a probability from 0 to 1, by chance that the seed decides.
+    Chance {
+        /// The probability.
+        probability: f64,
+        /// Another seed fails other allocations.
+        seed: u64,
+    },
+}
+
+impl FailWhen {
+    /// Whether the allocation fails. By its number alone, so that the order of threads changes nothing for a number.
+    fn meets(self, number: u64, size: usize) -> bool {
+        match self {
+            FailWhen::Nth(n) => number == n,
+            FailWhen::EveryNth(n) => n != 0 && number.is_multiple_of(n),
+            FailWhen::LargerThan(most) => size > most,
+            FailWhen::Chance { probability, seed } => unit(mix(seed ^ mix(number))) < probability,
+        }
+    }
+}
+
+impl fmt::Display for FailWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FailWhen::Nth(n) => write!(f, "allocation {n} is to fail"),
+            FailWhen::EveryNth(n) => write!(f, "every {n}th allocation is to fail"),
+            FailWhen::LargerThan(most) => write!(f, "allocations of more than {most} bytes are to fail"),
+            FailWhen::Chance { probability, seed } => {
+                write!(f, "allocations are to fail with probability {probability} of seed {seed}")
+            }
+        }
+    }
+}
+
+/// Spreads a number over all bits (the finish of splitmix64).
+fn mix(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// A number from 0 to below 1.
+fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+impl<K: Kind> FailureInjection<K> {
+    /// Fails those allocations from `upstream` through the new handle that meet one of the rules: as out of memory, unless
+    /// [another error](Self::fail_with) is set.
+    pub fn new<R>(upstream: &R, rules: impl IntoIterator<Item = FailWhen>) -> Self
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+    {
+        let plan = Plan { rules: rules.into_iter().collect(), ..Plan::default() };
+        Self::from_inner(Before { adaptor: Injector(Mutex::new(plan)), upstream: upstream.share() })
+    }
+
+    /// Sets the rules, instead of those before, and counts from 1 on again.
+    pub fn set_rules(&self, rules: impl IntoIterator<Item = FailWhen>) {
+        let rules = rules.into_iter().collect();
+        self.inner.adaptor.with(|plan| *plan = Plan { rules, error: plan.error.take(), ..Plan::default() });
+    }
+
+    /// Sets the error that injected failures give from now on.
+    pub fn fail_with(&self, error: Error) {
+        self.inner.adaptor.with(|plan| plan.error = Some(error));
+    }
+
+    /// How many allocations were asked for since the rules were set.
+    pub fn allocations(&self) -> u64 {
+        self.inner.adaptor.with(|plan| plan.asked)
+    }
+
+    /// How many of them were made to fail.
+    pub fn injected(&self) -> u64 {
+        self.inner.adaptor.with(|plan| plan.injected)
+    }
+}
+
+#[derive(Debug)]
+struct Injector(Mutex<Plan>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    rules: Vec<FailWhen>,
+    error: Option<Error>,
+    asked: u64,
+    injected: u64,
+}
+
+impl Plan {
+    /// Counts an allocation, and gives the rule by which it fails.
+    fn next(&mut self, size: usize) -> Option<FailWhen> {
+        self.asked += 1;
+        let rule = self.rules.iter().copied().find(|rule| rule.meets(self.asked, size));
+        self.injected += u64::from(rule.is_some());
+        rule
+    }
+}
+
+impl Injector {
+    fn with<R>(&self, work: impl FnOnce(&mut Plan) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// SAFETY: the blocks are the upstream's, unchanged.
+unsafe impl Adapt for Injector {
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        let (rule, error) = self.with(|plan| (plan.next(size), plan.error.clone()));
+        let Some(rule) = rule else { return upstream.allocate(size, alignment, stream) };
+        Err(error.unwrap_or_else(|| Error::OutOfMemory {
+            call: "FailureInjection::allocate",
+            requested: size,
+            device: upstream.context().device().name().unwrap_or_default().into(),
+            free: None,
+            message: format!("a failure on purpose: {rule}").into(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(rules: &[FailWhen], sizes: impl IntoIterator<Item = usize>) -> Vec<u64> {
+        let mut plan = Plan { rules: rules.to_vec(), ..Plan::default() };
+        let met: Vec<_> = sizes.into_iter().filter_map(|size| plan.next(size).map(|_| plan.asked)).collect();
+        assert_eq!(plan.injected, met.len() as u64);
+        met
+    }
+
+    #[test]
+    fn each_rule_fails_what_it_says() {
+        assert_eq!(failing(&[FailWhen::Nth(3)], [1; 9]), [3]);
+        assert_eq!(failing(&[FailWhen::EveryNth(4)], [1; 9]), [4, 8]);
+        assert_eq!(failing(&[FailWhen::EveryNth(0), FailWhen::Nth(0)], [1; 9]), [0; 0]);
+        assert_eq!(failing(&[FailWhen::LargerThan(10)], [10, 11, 5, 100]), [2, 4]);
+        assert_eq!(failing(&[FailWhen::Nth(1), FailWhen::LargerThan(10)], [1, 11, 1]), [1, 2]);
+    }
+
+    #[test]
+    fn chance_is_the_same_in_every_run_and_about_as_probable_as_asked() {
+        let chance = |probability, seed| failing(&[FailWhen::Chance { probability, seed }], [1; 1000]);
+        assert_eq!(chance(0.25, 7), chance(0.25, 7));
+        assert_ne!(chance(0.25, 7), chance(0.25, 8));
+        assert!((200..300).contains(&chance(0.25, 7).len()), "{}", chance(0.25, 7).len());
+        assert_eq!((chance(0.0, 1).len(), chance(1.0, 1).len()), (0, 1000));
+    }
+}

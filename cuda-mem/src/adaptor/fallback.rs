@@ -1,0 +1,208 @@
+//! A second resource for when the first is full.
+
+use super::handle;
+use crate::ipc::Descriptor;
+use crate::memory::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
+use crate::{Context, Error, Result, Stream};
+use cuda_sys::CUdeviceptr;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+handle! {
+    /// Allocates from a first resource, and from a second where the first is out of memory. Each block goes back to the
+    /// one that gave it. Cheap to clone.
+    ///
+    /// Both are of one kind. To fall back to another kind (from device memory to managed, say), hand both in as
+    /// [`SharedResource`]s: the memory is then of kind [`Any`](crate::memory::kind::Any), and addressable by whom both
+    /// kinds are.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::{Fallback, Limit}, memory::{DeviceMemory, DevicePool}};
+    /// let first = Limit::new(&DevicePool::current(&context)?, 100);
+    /// let fallback = Fallback::new(&first, &DeviceMemory::new(&context))?;
+    /// let small = Buffer::<u8, _>::zeroed(&fallback, 100, &stream)?;
+    /// let large = Buffer::<u8, _>::zeroed(&fallback, 1000, &stream)?;
+    /// assert_eq!((first.used(), fallback.blocks_of_second()), (100, 1));
+    /// drop((small, large));
+    /// assert_eq!((first.used(), fallback.blocks_of_second()), (0, 0));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    Fallback holds Pair
+}
+
+impl<K: Kind> Fallback<K> {
+    /// Allocates from `first`, and from `second` where that fails with an error that
+    /// [is out of memory](Error::is_out_of_memory). Where both fail, the error is the second's.
+    ///
+    /// # Errors
+    ///
+    /// The two work in different contexts.
+    pub fn new<R, S>(first: &R, second: &S) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+        S: ResourceHandle<Kind = K> + ?Sized,
+    {
+        let (first, second) = (first.share(), second.share());
+        if first.context() != second.context() {
+            return Err(Error::InvalidArgument {
+                call: "Fallback::new",
+                argument: "second",
+                value: format!("of {:?}", second.context()).into(),
+                rule: "both resources work in one context",
+            });
+        }
+        Ok(Self::from_inner(Pair { first, second, of_second: Mutex::default() }))
+    }
+
+    /// How many live blocks are of the second resource.
+    pub fn blocks_of_second(&self) -> usize {
+        self.inner.with(|blocks| blocks.sizes.len())
+    }
+}
+
+#[derive(Debug)]
+struct Pair {
+    first: SharedResource,
+    second: SharedResource,
+    of_second: Mutex<Blocks>,
+}
+
+impl Pair {
+    fn with<R>(&self, work: impl FnOnce(&mut Blocks) -> R) -> R {
+        work(&mut self.of_second.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The resource that gave the block which the CPU addresses here.
+    fn giver(&self, block: Block) -> &SharedResource {
+        if self.with(|blocks| blocks.sizes.contains_key(&block.device_pointer)) { &self.second } else { &self.first }
+    }
+
+    fn giver_of(&self, start: *mut u8) -> &SharedResource {
+        if self.with(|blocks| blocks.hold(start.addr())) { &self.second } else { &self.first }
+    }
+}
+
+// SAFETY: the blocks are those of the two resources, unchanged, and each goes back to its own. Blocks that are live at one
+// time do not overlap, so an address tells whose it is.
+unsafe impl MemoryResource for Pair {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        match self.first.allocate(size, alignment, stream) {
+            Err(error) if error.is_out_of_memory() => {}
+            other => return other,
+        }
+        let block = self.second.allocate(size, alignment, stream)?;
+        self.with(|blocks| blocks.insert(block));
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // Before the free: after it, the address may be another thread's block.
+        if !self.with(|blocks| blocks.remove(block)) {
+            // SAFETY: the caller's contract; what is not the second's is the first's.
+            return unsafe { self.first.deallocate(block, stream) };
+        }
+        // SAFETY: the caller's contract; the second gave it.
+        let freed = unsafe { self.second.deallocate(block, stream) };
+        if freed.is_err() {
+            self.with(|blocks| blocks.insert(block));
+        }
+        freed
+    }
+
+    fn abandon(&self, block: Block) {
+        let giver = if self.with(|blocks| blocks.remove(block)) { &self.second } else { &self.first };
+        giver.abandon(block);
+    }
+
+    fn context(&self) -> &Context {
+        self.first.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        let (first, second) = (self.first.accessibility(), self.second.accessibility());
+        Accessibility {
+            device: first.device && second.device,
+            host: first.host && second.host,
+            managed: first.managed && second.managed,
+        }
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.first.is_on_device() || self.second.is_on_device()
+    }
+
+    fn atom(&self, block: Block) -> usize {
+        self.giver(block).atom(block)
+    }
+
+    fn is_coherent(&self, block: Block) -> bool {
+        self.giver(block).is_coherent(block)
+    }
+
+    fn export(&self, block: Block) -> Result<Descriptor> {
+        self.giver(block).export(block)
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.giver_of(start).invalidate(start, length)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.giver_of(start).flush(start, length)
+    }
+}
+
+/// Live blocks, found by either of their addresses.
+#[derive(Debug, Default)]
+struct Blocks {
+    sizes: HashMap<CUdeviceptr, usize>,
+    /// Where blocks begin and end for the CPU.
+    of_host: BTreeMap<usize, usize>,
+}
+
+impl Blocks {
+    fn insert(&mut self, block: Block) {
+        self.sizes.insert(block.device_pointer, block.size);
+        if !block.host_pointer.is_null() {
+            let start = block.host_pointer.addr();
+            self.of_host.insert(start, start + block.size);
+        }
+    }
+
+    /// Whether it was here.
+    fn remove(&mut self, block: Block) -> bool {
+        self.of_host.remove(&block.host_pointer.addr());
+        self.sizes.remove(&block.device_pointer).is_some()
+    }
+
+    /// Whether a byte that the CPU addresses lies in a block.
+    fn hold(&self, address: usize) -> bool {
+        self.of_host.range(..=address).next_back().is_some_and(|(_, end)| address < *end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_by_their_addresses_until_they_are_removed() {
+        let at = |host: usize, size| Block {
+            device_pointer: 7,
+            host_pointer: core::ptr::without_provenance_mut(host),
+            size,
+        };
+        let mut blocks = Blocks::default();
+        blocks.insert(at(0x1000, 16));
+        blocks.insert(Block::device(0x5000, 8));
+        assert!(!blocks.hold(0xfff) && blocks.hold(0x1000) && blocks.hold(0x100f) && !blocks.hold(0x1010));
+        assert!(!blocks.hold(0x5000) && !blocks.hold(0));
+        assert!(blocks.remove(at(0x1000, 16)) && !blocks.remove(at(0x1000, 16)));
+        assert!(!blocks.hold(0x1000));
+        assert!(blocks.remove(Block::device(0x5000, 8)));
+        assert!(blocks.sizes.is_empty() && blocks.of_host.is_empty());
+    }
+}

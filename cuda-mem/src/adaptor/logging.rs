@@ -1,0 +1,175 @@
+//! A log of allocations.
+
+use super::{Adapt, Before, handle};
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Result, Stream};
+use core::fmt;
+use core::time::Duration;
+use cuda_sys::CUdeviceptr;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+handle! {
+    /// Writes each allocation and each free as a line of CSV, in the format of RMM's logs, which its replay benchmark
+    /// reads: `Thread,Time,Action,Pointer,Size,Stream`. The time is of the day, UTC, in microseconds; the action is
+    /// `allocate`, `allocate failure`, `free`, or `free failure` after a `free` that the driver refused. Cheap to clone;
+    /// the clones write to one log.
+    ///
+    /// An error of the writer stops no allocation: the line is lost, and the error is [kept](Self::take_error). The writer
+    /// runs under the log's lock, so it must not allocate through this resource.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::Logging, memory::DeviceMemory};
+    /// let (reader, writer) = std::io::pipe()?; // or a BufWriter of a File
+    /// let logging = Logging::new(&DeviceMemory::new(&context), writer);
+    /// drop(Buffer::<u8, _>::zeroed(&logging, 1000, &stream)?);
+    /// drop(logging);
+    /// let log = std::io::read_to_string(reader)?;
+    /// let lines: Vec<_> = log.lines().collect();
+    /// assert_eq!(lines[0], "Thread,Time,Action,Pointer,Size,Stream");
+    /// assert!(lines[1].contains(",allocate,0x") && lines[2].contains(",free,0x"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    Logging holds Before<Log>
+}
+
+impl<K: Kind> Logging<K> {
+    /// Logs the allocations from `upstream` that are made through the new handle. The head line is written now.
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, writer: impl Write + Send + 'static) -> Self {
+        let log = Log(Mutex::new(Sink { writer: Box::new(writer), error: None, lost: 0 }));
+        log.write("Thread,Time,Action,Pointer,Size,Stream\n");
+        Self::from_inner(Before { adaptor: log, upstream: upstream.share() })
+    }
+
+    /// Flushes the writer.
+    ///
+    /// # Errors
+    ///
+    /// The writer's.
+    pub fn flush(&self) -> io::Result<()> {
+        self.inner.adaptor.with(|sink| guarded(|| sink.writer.flush()))
+    }
+
+    /// Takes the first error that the writer gave since the last one was taken.
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.inner.adaptor.with(|sink| sink.error.take())
+    }
+
+    /// How many lines the writer refused.
+    pub fn lost_lines(&self) -> u64 {
+        self.inner.adaptor.with(|sink| sink.lost)
+    }
+}
+
+struct Log(Mutex<Sink>);
+
+struct Sink {
+    writer: Box<dyn Write + Send>,
+    error: Option<io::Error>,
+    lost: u64,
+}
+
+impl Log {
+    fn with<R>(&self, work: impl FnOnce(&mut Sink) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, line: &str) {
+        self.with(|sink| {
+            if let Err(error) = guarded(|| sink.writer.write_all(line.as_bytes())) {
+                sink.lost += 1;
+                sink.error.get_or_insert(error);
+            }
+        });
+    }
+
+    fn note(&self, action: &str, pointer: CUdeviceptr, size: usize, stream: &Stream) {
+        // SAFETY: it only asks.
+        let thread = unsafe { libc::gettid() };
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.write(&line(thread, time, action, pointer, size, stream.raw().addr()));
+    }
+}
+
+/// A panic of the writer's must not turn the drop of a buffer into an abort.
+fn guarded(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(io::Error::other("the writer of a log panicked")))
+}
+
+/// One line; `time` is since 1970.
+fn line(thread: i32, time: Duration, action: &str, pointer: CUdeviceptr, size: usize, stream: usize) -> String {
+    let (seconds, microseconds) = (time.as_secs(), time.subsec_micros());
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let time = format_args!("{hour:02}:{minute:02}:{second:02}.{microseconds:06}").to_string();
+    format!("{thread},{time},{action},{pointer:#x},{size},{stream:#x}\n")
+}
+
+// SAFETY: the blocks are the upstream's, unchanged.
+unsafe impl Adapt for Log {
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        let block = upstream.allocate(size, alignment, stream);
+        match &block {
+            Ok(block) => self.note("allocate", block.device_pointer, block.size, stream),
+            Err(_) => self.note("allocate failure", 0, size, stream),
+        }
+        block
+    }
+
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // Before the free: after it, another thread may log an allocation at the same address.
+        self.note("free", block.device_pointer, block.size, stream);
+        // SAFETY: the caller's contract.
+        let freed = unsafe { upstream.deallocate(block, stream) };
+        if freed.is_err() {
+            self.note("free failure", block.device_pointer, block.size, stream);
+        }
+        freed
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with(|sink| f.debug_struct("Log").field("lost", &sink.lost).field("error", &sink.error).finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_the_form_of_rmm() {
+        let time = Duration::from_micros(((23 * 60 + 4) * 60 + 5) * 1_000_000 + 86_400_000_000 + 42);
+        let text = line(140_202, time, "allocate", 0x7f00_dead_be00, 1024, 0x10);
+        assert_eq!(text, "140202,23:04:05.000042,allocate,0x7f00deadbe00,1024,0x10\n");
+        assert_eq!(line(1, Duration::ZERO, "free", 0, 0, 0), "1,00:00:00.000000,free,0x0,0,0x0\n");
+    }
+
+    #[test]
+    fn errors_and_panics_of_the_writer_are_kept() {
+        struct Bad(u32);
+        impl Write for Bad {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                match self.0 {
+                    2 => Err(io::Error::other("full")),
+                    3 => panic!("worse"),
+                    _ => Ok(bytes.len()),
+                }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::Error::other("no flush"))
+            }
+        }
+        let log = Log(Mutex::new(Sink { writer: Box::new(Bad(0)), error: None, lost: 0 }));
+        (0..4).for_each(|_| log.write("line\n"));
+        log.with(|sink| {
+            assert_eq!((sink.lost, sink.error.take().unwrap().to_string().as_str()), (2, "full"));
+        });
+    }
+}

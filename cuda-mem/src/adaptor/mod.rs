@@ -1,0 +1,188 @@
+//! Adaptors: resources that stand before another, and count, limit, name, log, retry or fail its allocations.
+//!
+//! Each is a handle of the kind of the resource behind it, made from any [`ResourceHandle`], so adaptors stack in any
+//! order. What they do not concern themselves with goes to the resource behind unchanged. None holds a lock while it
+//! calls that resource.
+//!
+//! | adaptor | what it does |
+//! |---|---|
+//! | [`Statistics`] | counts bytes, blocks and failures, for all time and for sections of a program |
+//! | [`Limit`] | refuses what would go over a number of bytes |
+//! | [`Tracking`] | lists the blocks that are live, with [names](named) and backtraces; finds wrong frees |
+//! | [`Logging`] | writes each allocation and free as a line of CSV |
+//! | [`Fallback`] | asks a second resource when the first is out of memory |
+//! | [`Retry`] | lets a hook make room, and asks again |
+//! | [`Aligned`] | aligns further than the resource behind |
+//! | [`FailureInjection`] | fails allocations on purpose, for tests |
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
+//! use cuda_mem::{Buffer, memory::DeviceMemory};
+//! let statistics = Statistics::new(&DeviceMemory::new(&context));
+//! let tracking = Tracking::new(&Limit::new(&statistics, 1 << 20)); // tracking, before a limit, before statistics
+//!
+//! let weights = named("weights", || Buffer::from_slice(&tracking, &[1.0f32; 1000], &stream))?;
+//! assert_eq!(tracking.live()[0].name.as_deref(), Some("weights"));
+//! assert_eq!(statistics.counts().bytes.current, 4000);
+//! assert!(Buffer::<f32, _>::zeroed(&tracking, 1 << 20, &stream).unwrap_err().is_out_of_memory());
+//! drop(weights);
+//! assert_eq!(statistics.counts().bytes.current, 0);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+
+mod aligned;
+mod counts;
+mod failure_injection;
+mod fallback;
+mod limit;
+mod logging;
+mod name;
+mod retry;
+mod statistics;
+mod tracking;
+
+use crate::ipc::Descriptor;
+use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::{Context, Result, Stream};
+use core::fmt::Debug;
+
+#[cfg(doc)]
+use crate::memory::ResourceHandle;
+
+pub use aligned::Aligned;
+pub use counts::{Counter, Counts, SizeClasses};
+pub use failure_injection::{FailWhen, FailureInjection};
+pub use fallback::Fallback;
+pub use limit::Limit;
+pub use logging::Logging;
+pub use name::{current_name, named};
+pub use retry::{AfterFailure, Retry};
+pub use statistics::{Section, Statistics};
+pub use tracking::{LeakReport, LiveBlock, Tracking};
+
+/// What an adaptor does at allocations and frees. All else is the upstream's.
+///
+/// # Safety
+///
+/// Together with `upstream` it keeps the promise of [`MemoryResource`].
+unsafe trait Adapt: Debug + Send + Sync + 'static {
+    /// As [`MemoryResource::allocate`].
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
+
+    /// As [`MemoryResource::deallocate`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract; the block is the upstream's own.
+        unsafe { upstream.deallocate(block, stream) }
+    }
+
+    /// As [`MemoryResource::abandon`].
+    fn abandon(&self, upstream: &SharedResource, block: Block) {
+        upstream.abandon(block);
+    }
+
+    /// As [`MemoryResource::export`].
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {
+        upstream.export(block)
+    }
+}
+
+/// An adaptor before its upstream.
+#[derive(Debug)]
+struct Before<A> {
+    adaptor: A,
+    upstream: SharedResource,
+}
+
+// SAFETY: `Adapt` promises it for allocations and frees; the rest is the upstream's answer on its own memory.
+unsafe impl<A: Adapt> MemoryResource for Before<A> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.adaptor.allocate(&self.upstream, size, alignment, stream)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.adaptor.deallocate(&self.upstream, block, stream) }
+    }
+
+    fn abandon(&self, block: Block) {
+        self.adaptor.abandon(&self.upstream, block);
+    }
+
+    fn context(&self) -> &Context {
+        self.upstream.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.upstream.accessibility()
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.upstream.is_on_device()
+    }
+
+    fn atom(&self, block: Block) -> usize {
+        self.upstream.atom(block)
+    }
+
+    fn is_coherent(&self, block: Block) -> bool {
+        self.upstream.is_coherent(block)
+    }
+
+    fn export(&self, block: Block) -> Result<Descriptor> {
+        self.adaptor.export(&self.upstream, block)
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.upstream.invalidate(start, length)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.upstream.flush(start, length)
+    }
+}
+
+/// Declares a handle of kind `K`: a counted reference to a resource that was made over resources of kind `K`.
+macro_rules! handle {
+    ($(#[$text:meta])* $name:ident holds $inner:ty) => {
+        $(#[$text])*
+        pub struct $name<K> {
+            inner: std::sync::Arc<$inner>,
+            kind: core::marker::PhantomData<K>,
+        }
+
+        impl<K> $name<K> {
+            fn from_inner(inner: $inner) -> Self {
+                Self { inner: std::sync::Arc::new(inner), kind: core::marker::PhantomData }
+            }
+        }
+
+        impl<K> Clone for $name<K> {
+            fn clone(&self) -> Self {
+                Self { inner: self.inner.clone(), kind: core::marker::PhantomData }
+            }
+        }
+
+        impl<K> core::fmt::Debug for $name<K> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                self.inner.fmt(f)
+            }
+        }
+
+        // SAFETY: the memory is that of the resources behind; the constructors take handles of kind `K` only.
+        unsafe impl<K: crate::memory::Kind> crate::memory::ResourceHandle for $name<K> {
+            type Kind = K;
+
+            fn share(&self) -> crate::memory::SharedResource {
+                self.inner.clone()
+            }
+        }
+    };
+}
+use handle;

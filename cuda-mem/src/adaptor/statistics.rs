@@ -1,0 +1,175 @@
+//! Counting allocations.
+
+use super::{Adapt, Before, Counts, handle};
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Result, Stream};
+use core::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+handle! {
+    /// Counts the bytes and blocks of a resource: what is live, the most that was, all that ever was, and failures. Cheap
+    /// to clone; the clones count together.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::Statistics, memory::DeviceMemory};
+    /// let statistics = Statistics::new(&DeviceMemory::new(&context));
+    /// let kept = Buffer::<u8, _>::zeroed(&statistics, 1000, &stream)?;
+    ///
+    /// let step = statistics.section(); // what one step of the program does
+    /// drop(Buffer::<u8, _>::zeroed(&statistics, 300, &stream)?);
+    /// let counts = step.finish();
+    /// assert_eq!((counts.bytes.current, counts.bytes.peak, counts.blocks.total), (0, 300, 1));
+    ///
+    /// let counts = statistics.counts(); // all
+    /// assert_eq!((counts.bytes.current, counts.bytes.peak, counts.bytes.total), (1000, 1300, 1300));
+    /// assert_eq!(counts.sizes.of(1000), 1); // blocks of 512 to 1023 bytes
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    Statistics holds Before<Counting>
+}
+
+#[derive(Debug, Default)]
+struct Counting(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    all: Counts,
+    /// Sections that are open, each by its number.
+    sections: Vec<(u64, Counts)>,
+    next_section: u64,
+}
+
+impl<K: Kind> Statistics<K> {
+    /// Counts the allocations from `upstream` that are made through the new handle.
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
+        Self::from_inner(Before { adaptor: Counting::default(), upstream: upstream.share() })
+    }
+
+    /// The figures since the beginning.
+    pub fn counts(&self) -> Counts {
+        self.inner.adaptor.with(|state| state.all)
+    }
+
+    /// Begins the peaks anew, at what is live now. Sections keep theirs.
+    pub fn reset_peaks(&self) {
+        self.inner.adaptor.with(|state| state.all.reset_peaks());
+    }
+
+    /// Begins to count anew, beside the figures since the beginning. Sections of one resource may nest and overlap; each
+    /// counts what all threads do while it is open.
+    #[doc(alias("push_counters", "pop_counters"))]
+    pub fn section(&self) -> Section {
+        let number = self.inner.adaptor.with(|state| {
+            state.next_section += 1;
+            state.sections.push((state.next_section, Counts::default()));
+            state.next_section
+        });
+        Section { inner: self.inner.clone(), number }
+    }
+}
+
+/// Figures of a part of a program's run, of [`Statistics::section`].
+#[must_use = "a section counts until it is dropped"]
+pub struct Section {
+    inner: Arc<Before<Counting>>,
+    number: u64,
+}
+
+impl Section {
+    /// The figures since the section began.
+    pub fn counts(&self) -> Counts {
+        self.inner.adaptor.with(|state| {
+            let own = state.sections.iter().find(|(number, _)| *number == self.number);
+            own.map(|(_, counts)| *counts).unwrap_or_default()
+        })
+    }
+
+    /// Ends the section, and gives its figures.
+    pub fn finish(self) -> Counts {
+        self.counts()
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        self.inner.adaptor.with(|state| state.sections.retain(|(number, _)| *number != self.number));
+    }
+}
+
+impl fmt::Debug for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Section").field(&self.counts()).finish()
+    }
+}
+
+impl Counting {
+    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes all figures that are open.
+    fn note(&self, change: impl Fn(&mut Counts)) {
+        self.with(|state| {
+            change(&mut state.all);
+            state.sections.iter_mut().for_each(|(_, counts)| change(counts));
+        });
+    }
+}
+
+// SAFETY: the blocks are the upstream's, unchanged.
+unsafe impl Adapt for Counting {
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        let block = upstream.allocate(size, alignment, stream);
+        self.note(|counts| match &block {
+            Ok(block) => counts.allocated(block.size),
+            Err(_) => counts.failed_allocations += 1,
+        });
+        block
+    }
+
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        let freed = unsafe { upstream.deallocate(block, stream) };
+        self.note(|counts| match &freed {
+            Ok(()) => counts.freed(block.size),
+            Err(_) => counts.failed_frees += 1,
+        });
+        freed
+    }
+
+    fn abandon(&self, upstream: &SharedResource, block: Block) {
+        upstream.abandon(block);
+        self.note(|counts| counts.freed(block.size));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_overlap_and_end_in_any_order() {
+        let counting = Counting::default();
+        let open = |number| counting.with(|state| state.sections.push((number, Counts::default())));
+        let close = |number| {
+            counting.with(|state| {
+                let place = state.sections.iter().position(|(other, _)| *other == number).unwrap();
+                state.sections.remove(place).1
+            })
+        };
+        open(1);
+        counting.note(|counts| counts.allocated(10));
+        open(2);
+        counting.note(|counts| counts.allocated(5));
+        let first = close(1);
+        counting.note(|counts| counts.freed(10));
+        let second = close(2);
+        assert_eq!((first.bytes.current, first.blocks.total), (15, 2));
+        assert_eq!((second.bytes.current, second.bytes.peak, second.blocks.total), (-5, 5, 1));
+        let all = counting.with(|state| state.all);
+        assert_eq!((all.bytes.current, all.bytes.peak, all.blocks.current), (5, 15, 1));
+    }
+}

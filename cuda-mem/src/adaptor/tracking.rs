@@ -1,0 +1,252 @@
+//! Knowing what is live.
+
+use super::{Adapt, Before, current_name, handle};
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Error, Result, Stream};
+use core::fmt;
+use core::time::Duration;
+use cuda_sys::CUdeviceptr;
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+handle! {
+    /// Keeps account of the blocks that are live: where, how large, since when, of which thread, and under which
+    /// [name](super::named). A free of a block that is not live is an error, and reaches no driver. Cheap to clone; the
+    /// clones share the account.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::{Tracking, named}, memory::DeviceMemory};
+    /// let tracking = Tracking::new(&DeviceMemory::new(&context));
+    /// let weights = named("weights", || Buffer::<u8, _>::zeroed(&tracking, 4096, &stream))?;
+    /// let live = &tracking.live()[0];
+    /// assert_eq!((live.address, live.size, live.name.as_deref()), (weights.device_pointer(), 4096, Some("weights")));
+    /// assert!(tracking.leak_report().to_string().starts_with("1 live block, 4096 bytes"));
+    /// drop(weights);
+    /// assert_eq!(tracking.leak_report().to_string(), "no live blocks");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    Tracking holds Before<Account>
+}
+
+impl<K: Kind> Tracking<K> {
+    /// Keeps account of the allocations from `upstream` that are made through the new handle.
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
+        Self::make(upstream, false)
+    }
+
+    /// As [`new`](Self::new), with a backtrace of every allocation: microseconds for each, and readable in programs that
+    /// have debug information.
+    pub fn with_backtraces<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
+        Self::make(upstream, true)
+    }
+
+    fn make<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, backtraces: bool) -> Self {
+        let adaptor = Account { backtraces, live: Mutex::default() };
+        Self::from_inner(Before { adaptor, upstream: upstream.share() })
+    }
+
+    /// The blocks that are live, oldest first.
+    pub fn live(&self) -> Vec<LiveBlock> {
+        self.inner.adaptor.with(|records| records.list(Instant::now()))
+    }
+
+    /// The same, to be printed.
+    pub fn leak_report(&self) -> LeakReport {
+        LeakReport { blocks: self.live() }
+    }
+}
+
+/// A block that is live.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LiveBlock {
+    /// The address for devices.
+    pub address: CUdeviceptr,
+    /// The size in bytes.
+    pub size: usize,
+    /// The time since it was allocated.
+    pub age: Duration,
+    /// The [name](super::named) it was allocated under.
+    pub name: Option<Arc<str>>,
+    /// The thread that allocated it.
+    pub thread: Thread,
+    /// Where it was allocated, if [asked for](Tracking::with_backtraces).
+    pub backtrace: Option<Arc<Backtrace>>,
+}
+
+impl fmt::Display for LiveBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_deref().unwrap_or("without a name");
+        let (thread, id) = (self.thread.name().unwrap_or("without a name"), self.thread.id());
+        write!(f, "{:#x}: {} bytes, {name}, {:.3?} old, of thread {thread} ({id:?})", self.address, self.size, self.age)
+    }
+}
+
+/// The blocks that are live; what is printed at a program's end is its leaks.
+#[derive(Clone, Debug)]
+pub struct LeakReport {
+    /// Oldest first.
+    pub blocks: Vec<LiveBlock>,
+}
+
+impl fmt::Display for LeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: usize = self.blocks.iter().map(|block| block.size).sum();
+        match self.blocks.len() {
+            0 => return f.write_str("no live blocks"),
+            1 => write!(f, "1 live block, {bytes} bytes")?,
+            count => write!(f, "{count} live blocks, {bytes} bytes")?,
+        }
+        for block in &self.blocks {
+            write!(f, "\n  {block}")?;
+            if let Some(backtrace) = &block.backtrace {
+                for line in backtrace.to_string().lines() {
+                    write!(f, "\n    {line}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Account {
+    backtraces: bool,
+    live: Mutex<Records>,
+}
+
+impl Account {
+    fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {
+        work(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// SAFETY: the blocks are the upstream's, unchanged.
+unsafe impl Adapt for Account {
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        let block = upstream.allocate(size, alignment, stream)?;
+        let record = Record {
+            size: block.size,
+            since: Instant::now(),
+            name: current_name(),
+            thread: thread::current(),
+            backtrace: self.backtraces.then(|| Arc::new(Backtrace::force_capture())),
+        };
+        self.with(|records| records.insert(block.device_pointer, record));
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // Before the free: after it, the address may be another thread's block.
+        let record = self.with(|records| records.remove(block.device_pointer, block.size))?;
+        // SAFETY: the caller's contract.
+        let freed = unsafe { upstream.deallocate(block, stream) };
+        if freed.is_err() {
+            self.with(|records| records.insert(block.device_pointer, record));
+        }
+        freed
+    }
+
+    fn abandon(&self, upstream: &SharedResource, block: Block) {
+        if self.with(|records| records.remove(block.device_pointer, block.size)).is_ok() {
+            upstream.abandon(block);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Record {
+    size: usize,
+    since: Instant,
+    name: Option<Arc<str>>,
+    thread: Thread,
+    backtrace: Option<Arc<Backtrace>>,
+}
+
+/// The live blocks by address.
+#[derive(Debug, Default)]
+struct Records(HashMap<CUdeviceptr, Record>);
+
+impl Records {
+    fn insert(&mut self, address: CUdeviceptr, record: Record) {
+        self.0.insert(address, record);
+    }
+
+    /// Takes a block out that is live with this size.
+    fn remove(&mut self, address: CUdeviceptr, size: usize) -> Result<Record> {
+        let wrong = |value: String, rule| {
+            let value = value.into();
+            Err(Error::InvalidArgument { call: "Tracking::deallocate", argument: "block", value, rule })
+        };
+        match self.0.get(&address).map(|record| record.size) {
+            None => wrong(
+                format!("{address:#x} of {size} bytes"),
+                "it must be a live block of this resource: this one was freed before, or came from elsewhere",
+            ),
+            Some(live) if live != size => wrong(
+                format!("{address:#x} of {size} bytes, allocated with {live}"),
+                "a block is freed with the size that it was allocated with",
+            ),
+            Some(_) => match self.0.remove(&address) {
+                Some(record) => Ok(record),
+                None => unreachable!("the record was just found"),
+            },
+        }
+    }
+
+    fn list(&self, now: Instant) -> Vec<LiveBlock> {
+        let block = |(address, record): (&CUdeviceptr, &Record)| LiveBlock {
+            address: *address,
+            size: record.size,
+            age: now.saturating_duration_since(record.since),
+            name: record.name.clone(),
+            thread: record.thread.clone(),
+            backtrace: record.backtrace.clone(),
+        };
+        let mut blocks: Vec<_> = self.0.iter().map(block).collect();
+        blocks.sort_by_key(|block| (core::cmp::Reverse(block.age), block.address));
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(size: usize, since: Instant, name: Option<&str>) -> Record {
+        Record { size, since, name: name.map(Arc::from), thread: thread::current(), backtrace: None }
+    }
+
+    #[test]
+    fn only_live_blocks_of_the_right_size_are_freed_and_once() {
+        let now = Instant::now();
+        let mut records = Records::default();
+        records.insert(0x100, record(16, now, None));
+        let text = records.remove(0x100, 17).unwrap_err().to_string();
+        assert!(text.contains("0x100 of 17 bytes, allocated with 16"), "{text}");
+        assert!(records.remove(0x101, 16).unwrap_err().to_string().contains("came from elsewhere"));
+        assert_eq!(records.remove(0x100, 16).unwrap().size, 16);
+        assert!(records.remove(0x100, 16).unwrap_err().to_string().contains("freed before"));
+    }
+
+    #[test]
+    fn the_report_lists_the_oldest_first() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut records = Records::default();
+        records.insert(0x200, record(10, at(2), Some("young")));
+        records.insert(0x300, record(20, at(1), Some("old")));
+        let report = LeakReport { blocks: records.list(at(3)) };
+        let text = report.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "2 live blocks, 30 bytes");
+        assert!(lines[1].starts_with("  0x300: 20 bytes, old, 2.000s old, of thread "), "{text}");
+        assert!(lines[2].starts_with("  0x200: 10 bytes, young, 1.000s old, of thread "), "{text}");
+    }
+}

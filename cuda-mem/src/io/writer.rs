@@ -1,0 +1,235 @@
+//! Writing into a buffer.
+
+use super::staging::{Staging, StagingMemory};
+use super::{ByteBufferMut, clamp, seek_target};
+use crate::{Refused, Result};
+use std::io::{self, Seek, SeekFrom, Write};
+
+/// Writes into a buffer of bytes, owned or borrowed, in order of the buffer's stream.
+///
+/// Without staging, each write is a copy by the driver, waited for. [With staging](Self::with_staging), small writes are
+/// gathered in host memory and sent together, one half of that memory while the other is filled; work that is to see them
+/// comes after a [`flush`](Write::flush). A write that is as large as a half goes straight to the buffer.
+///
+/// The buffer does not grow: at its end a write is short, and then of 0 bytes, which `write_all` turns into
+/// [`WriteZero`](std::io::ErrorKind::WriteZero).
+///
+/// Staged bytes whose copy fails are kept: the error goes to the call that met it, and the next flush sends them again.
+/// [`close`](Self::close) and [`into_inner`](Self::into_inner) flush and give errors. A drop flushes too, and gives errors
+/// to [the context](crate::Context::take_drop_errors).
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// use cuda_mem::{Buffer, io::BufferWriter, memory::DeviceMemory};
+/// use std::io::Write;
+/// let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 8, &stream)?;
+/// let mut writer = BufferWriter::with_staging(buffer, 4096); // owns the buffer
+/// writer.write_all(b"abc")?;
+/// writer.write_all(b"def")?;
+/// assert_eq!((writer.position(), writer.staged()), (6, 6));
+/// writer.write_at(1, b"X")?; // after what is staged
+/// let buffer = writer.into_inner().map_err(|refused| refused.error)?;
+/// assert_eq!(buffer.to_vec()?, b"aXcdef\0\0");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BufferWriter<B: ByteBufferMut, H: StagingMemory = Vec<u8>> {
+    /// None once it was given back, which only a drop follows.
+    buffer: Option<B>,
+    position: usize,
+    staging: Option<Staging<H>>,
+}
+
+impl<B: ByteBufferMut> BufferWriter<B> {
+    /// Writes from the buffer's begin on, without staging.
+    pub fn new(buffer: B) -> Self {
+        Self { buffer: Some(buffer), position: 0, staging: None }
+    }
+
+    /// Writes from the buffer's begin on, and gathers small writes in `bytes` bytes of host memory: two halves. With fewer
+    /// than two bytes nothing is gathered.
+    pub fn with_staging(buffer: B, bytes: usize) -> Self {
+        Self { buffer: Some(buffer), position: 0, staging: halves(bytes) }
+    }
+
+    /// Flushes, and gathers in `bytes` bytes from now on; fewer than two end the gathering.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Write::flush); the staging stays as it is.
+    pub fn set_staging(&mut self, bytes: usize) -> Result<()> {
+        self.send_staged()?;
+        self.staging = halves(bytes);
+        Ok(())
+    }
+}
+
+fn halves(bytes: usize) -> Option<Staging<Vec<u8>>> {
+    let half = bytes / 2;
+    (half != 0).then(|| Staging::new([vec![0; half], vec![0; half]]))
+}
+
+impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
+    /// Writes from the buffer's begin on, and gathers small writes in the caller's memory: from pinned memory the copies
+    /// go on while the other half is filled.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// # use cuda_mem::{Buffer, io::BufferWriter, memory::DeviceMemory};
+    /// # use std::io::Write;
+    /// let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 3, &stream)?;
+    /// let half = || vec![0u8; 4096].into_boxed_slice();
+    /// let mut writer = BufferWriter::with_staging_memory(&mut buffer, [half(), half()]);
+    /// writer.write_all(b"abc")?;
+    /// writer.close().map_err(|refused| refused.error)?;
+    /// assert_eq!(buffer.to_vec()?, b"abc");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_staging_memory(buffer: B, halves: [H; 2]) -> Self {
+        Self { buffer: Some(buffer), position: 0, staging: Some(Staging::new(halves)) }
+    }
+
+    /// Where the next write goes, in bytes.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// How many bytes there is room for from the position on.
+    pub fn remaining(&self) -> usize {
+        self.size().saturating_sub(self.position)
+    }
+
+    /// How many bytes are gathered, and were not sent.
+    pub fn staged(&self) -> usize {
+        self.staging.as_ref().map_or(0, Staging::filled)
+    }
+
+    /// Writes at `offset`, as many bytes as there is room for, after all that was written before; the position stays. Gives
+    /// how many that were.
+    ///
+    /// # Errors
+    ///
+    /// `offset` lies beyond the end: [`Error::OutOfRange`](crate::Error::OutOfRange). What is staged could not be sent, or
+    /// the copy failed.
+    pub fn write_at(&mut self, offset: usize, source: &[u8]) -> Result<usize> {
+        let count = clamp("BufferWriter::write_at", offset, source.len(), self.size())?;
+        // Staged bytes may be of the same place, and were written before.
+        self.send_staged()?;
+        self.target().buffer_mut().copy_from_slice(offset, &source[..count])?;
+        Ok(count)
+    }
+
+    /// The buffer. It lacks what is staged, until a flush.
+    pub fn get_ref(&self) -> &B {
+        match &self.buffer {
+            Some(buffer) => buffer,
+            None => unreachable!("the writer that gave its buffer back was consumed"),
+        }
+    }
+
+    /// Flushes, and gives the buffer back.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Write::flush); the writer is given back.
+    pub fn into_inner(mut self) -> Result<B, Box<Refused<Self>>> {
+        if let Err(error) = self.send_staged() {
+            return Err(Refused::new(self, error));
+        }
+        match self.buffer.take() {
+            Some(buffer) => Ok(buffer),
+            None => unreachable!("as above"),
+        }
+    }
+
+    /// Flushes, and ends the writer.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Write::flush); the writer is given back.
+    pub fn close(self) -> Result<(), Box<Refused<Self>>> {
+        self.into_inner().map(drop)
+    }
+
+    fn size(&self) -> usize {
+        self.get_ref().buffer().len()
+    }
+
+    fn target(&mut self) -> &mut B {
+        match &mut self.buffer {
+            Some(buffer) => buffer,
+            None => unreachable!("as above"),
+        }
+    }
+
+    fn send_staged(&mut self) -> Result<()> {
+        match (&mut self.staging, &mut self.buffer) {
+            (Some(staging), Some(buffer)) => staging.flush(buffer, self.position),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes some of the bytes, of which all have room in the buffer.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        let position = self.position;
+        // Straight beside what was sent before: without a seek, which waits for that, the places differ.
+        if let (Some(staging), Some(buffer)) = (&mut self.staging, &mut self.buffer)
+            && (bytes.len() < staging.capacity() || staging.filled() != 0)
+        {
+            return staging.take(buffer, position, bytes);
+        }
+        self.target().buffer_mut().copy_from_slice(position, bytes)?;
+        Ok(bytes.len())
+    }
+}
+
+impl<B: ByteBufferMut, H: StagingMemory> Write for BufferWriter<B, H> {
+    /// May take fewer bytes than there is room for. After an error, none were taken.
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        let count = source.len().min(self.remaining());
+        if count == 0 {
+            return Ok(0);
+        }
+        let taken = self.put(&source[..count])?;
+        self.position += taken;
+        Ok(taken)
+    }
+
+    /// Sends what is staged, and waits until the buffer has it.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(self.send_staged()?)
+    }
+}
+
+impl<B: ByteBufferMut, H: StagingMemory> Seek for BufferWriter<B, H> {
+    /// Flushes first. To the very end is allowed; beyond it is an error of kind
+    /// [`InvalidInput`](std::io::ErrorKind::InvalidInput), and the position stays.
+    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
+        let position = seek_target("BufferWriter::seek", target, self.position, self.size())?;
+        self.send_staged()?;
+        self.position = position;
+        Ok(position as u64)
+    }
+
+    /// Without a flush.
+    fn stream_position(&mut self) -> io::Result<u64> {
+        Ok(self.position as u64)
+    }
+}
+
+impl<B: ByteBufferMut, H: StagingMemory> Drop for BufferWriter<B, H> {
+    fn drop(&mut self) {
+        if self.buffer.is_none() {
+            return;
+        }
+        if let Err(error) = self.send_staged()
+            && !error.is_teardown()
+        {
+            self.get_ref().buffer().context().drop_errors().push("flushing a writer that was dropped", error);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Virtual memory of several processes.
+
+use super::physical::{PhysicalLocation, PhysicalMemory};
+use super::{Inner, VirtualMemory};
+use crate::ipc::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, VirtualDescriptor, VirtualExport};
+use crate::memory::resource::check_not_capturing;
+use crate::memory::{Block, Kind, ResourceHandle};
+use crate::{Error, Result, SharedBuffer, Stream};
+use bytemuck::AnyBitPattern;
+use cuda_sys::CUdeviceptr;
+use std::os::fd::OwnedFd;
+
+impl<K: Kind> VirtualMemory<K> {
+    /// Exports a buffer, or a slice of one, of this resource's memory to other processes: what was made
+    /// [shareable](super::VirtualOptions::shareable), and what was imported, which is passed on. Waits for the buffer's
+    /// work so far.
+    ///
+    /// The export has a file for each chunk of physical memory that the buffer lies in. The files and each import keep the
+    /// memory alive, whatever becomes of it here. Who gets them may use these chunks whole, also what lies beside a slice.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::memory::{VirtualMemory, VirtualOptions};
+    /// use cuda_mem::{Buffer, Stream};
+    /// let stream = Stream::new(&context)?;
+    /// let mut options = VirtualOptions::default();
+    /// options.shareable = true;
+    /// let memory = VirtualMemory::new(&context, &options)?;
+    /// let buffer = Buffer::from_slice(&memory, &[1u32, 2, 3, 4], &stream)?.into_shared();
+    /// let export = memory.export(&buffer.slice(1..3)?)?; // to be sent by a channel
+    /// drop(buffer);
+    /// // Here the same process imports it.
+    /// assert_eq!(memory.import::<u32>(export, &stream)?.to_vec()?, [2, 3]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The buffer is not of this resource, was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks;
+    /// its work failed; there are too many open files; the driver refuses.
+    #[doc(alias = "cuMemExportToShareableHandle")]
+    pub fn export<T: AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
+        let refusal = |value: String, rule| Error::InvalidArgument {
+            call: "VirtualMemory::export",
+            argument: "buffer",
+            value: value.into(),
+            rule,
+        };
+        let Some((chunks, offset)) = self.inner.chunks(buffer.device_pointer(), buffer.size()) else {
+            return Err(refusal("other memory".into(), "it must be memory of this resource"));
+        };
+        if chunks.len() > MAX_FILE_DESCRIPTORS {
+            let value = format!("in {} chunks of physical memory", chunks.len());
+            return Err(refusal(value, "it may lie in 64: copy it into a new buffer, which has one"));
+        }
+        buffer.synchronize()?;
+        let files = chunks.iter().map(PhysicalMemory::export).collect::<Result<_>>()?;
+        buffer.expose();
+        let mut descriptor = Descriptor::new(ExportKind::VirtualMemory, &self.inner.context)?;
+        (descriptor.offset, descriptor.length) = (offset as u64, buffer.size() as u64);
+        let node = match self.inner.physical.location {
+            PhysicalLocation::HostNuma(node) => Some(node),
+            PhysicalLocation::Device | PhysicalLocation::Host => None,
+        };
+        let sizes = chunks.iter().map(|chunk| chunk.size() as u64).collect();
+        Ok(VirtualExport::from_parts(files, VirtualDescriptor::new(descriptor, sizes, node)))
+    }
+
+    /// Imports what another process, or this one, [exported](Self::export): the part that it exported, as elements of type
+    /// `T`. The chunks are mapped side by side, at addresses of this process's own, for the devices of this resource. The
+    /// other process may write the memory at any time, so it comes as a [`SharedBuffer`]; `stream` becomes its home stream.
+    ///
+    /// The physical memory lives as long as anybody has it. Each import has other addresses, in one process too.
+    ///
+    /// # Errors
+    ///
+    /// The memory is another device's, or lies elsewhere than this resource's ([`DescriptorError::WrongPlace`]); files are
+    /// missing or are something else; the part does not hold whole elements, aligned; the stream captures, or is of
+    /// another device; the driver refuses.
+    #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
+    pub fn import<T: AnyBitPattern>(&self, export: VirtualExport, stream: &Stream) -> Result<SharedBuffer<T, K>> {
+        const CALL: &str = "VirtualMemory::import";
+        let (files, descriptor) = export.into_parts();
+        let head = *descriptor.descriptor();
+        head.expect(CALL, ExportKind::VirtualMemory, &self.inner.context)?;
+        if files.len() != descriptor.chunks().len() {
+            let (kind, count) = (head.kind, files.len() as u32);
+            return Err(DescriptorError::FileDescriptors { kind, count }.into());
+        }
+        let (resource, length) = (self.share(), head.length as usize);
+        SharedBuffer::<T, K>::check_import(CALL, &resource, length, stream)?;
+        check_not_capturing(CALL, stream)?;
+        let block = if files.is_empty() {
+            Block::EMPTY
+        } else {
+            let chunks = self.inner.import(CALL, files, descriptor.chunks())?;
+            self.inner.join(CALL, &chunks, head.size as usize)?
+        };
+        SharedBuffer::from_import(CALL, resource, block, head.offset as usize, length, stream)
+    }
+}
+
+impl Inner {
+    /// The chunks that a range of mapped memory lies in, and where in the first it begins; none where it is not mapped by
+    /// this resource.
+    fn chunks(&self, address: CUdeviceptr, size: usize) -> Option<(Vec<PhysicalMemory>, usize)> {
+        if size == 0 {
+            return Some((Vec::new(), 0));
+        }
+        let mappings = self.mappings();
+        let (base, mapping) = mappings.range(..=address).next_back()?;
+        let start = (address - base) as usize;
+        let end = start.checked_add(size).filter(|end| *end <= mapping.mapped())?;
+        let (mut chunks, mut offset, mut at) = (Vec::new(), 0, 0);
+        for chunk in mapping.chunks() {
+            let next = at + chunk.size();
+            if at < end && next > start {
+                if chunks.is_empty() {
+                    offset = start - at;
+                }
+                chunks.push(chunk.clone());
+            }
+            at = next;
+        }
+        Some((chunks, offset))
+    }
+
+    /// Imports chunks, which have to lie where this resource's memory does.
+    fn import(&self, call: &'static str, files: Vec<OwnedFd>, sizes: &[u64]) -> Result<Vec<PhysicalMemory>> {
+        let open = |(file, size): (OwnedFd, &u64)| {
+            let chunk = PhysicalMemory::import(&self.context, file, *size as usize)?;
+            let (found, expected) = (chunk.options().location, self.physical.location);
+            if found != expected {
+                let (found, expected) = (found.name(), expected.name());
+                return Err(DescriptorError::WrongPlace { call, found, expected }.into());
+            }
+            Ok(chunk)
+        };
+        files.into_iter().zip(sizes).map(open).collect()
+    }
+}

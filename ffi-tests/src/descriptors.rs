@@ -1,0 +1,63 @@
+//! Descriptors whose bytes were changed.
+
+use cuda_mem::ipc::{Descriptor, DescriptorError};
+
+/// A descriptor whose bytes somebody changed, and whose checksum he made anew, as anybody can.
+///
+/// # Errors
+///
+/// The bytes are no descriptor any more.
+pub fn forged(descriptor: &Descriptor, at: usize, bytes: &[u8]) -> Result<Descriptor, DescriptorError> {
+    let mut all = descriptor.to_bytes();
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+    checked(all)
+}
+
+/// Reads bytes with the checksum that they should have.
+///
+/// # Errors
+///
+/// The bytes are no descriptor.
+pub fn checked(mut all: [u8; Descriptor::SIZE]) -> Result<Descriptor, DescriptorError> {
+    let (body, sum) = all.split_at_mut(Descriptor::SIZE - 8);
+    let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    sum.copy_from_slice(&body.iter().fold(0xcbf2_9ce4_8422_2325, mix).to_le_bytes());
+    Descriptor::from_bytes(&all)
+}
+
+/// The same with one byte changed.
+///
+/// # Errors
+///
+/// As [`forged`].
+pub fn flipped(descriptor: &Descriptor, at: usize) -> Result<Descriptor, DescriptorError> {
+    forged(descriptor, at, &[descriptor.to_bytes()[at] ^ 0x10])
+}
+
+/// Where what stands in a descriptor's bytes.
+pub mod at {
+    /// The kind's number.
+    pub const KIND: usize = 10;
+    /// How many files go with it.
+    pub const FILES: usize = 12;
+    /// The device.
+    pub const DEVICE: usize = 16;
+    /// The pool.
+    pub const POOL: usize = 32;
+    /// The number of the process.
+    pub const PROCESS: usize = 48;
+    /// Its random number.
+    pub const NONCE: usize = 56;
+    /// The number of the allocation.
+    pub const NUMBER: usize = 64;
+    /// Its size.
+    pub const SIZE: usize = 72;
+    /// Where the part begins.
+    pub const OFFSET: usize = 80;
+    /// How long the part is.
+    pub const LENGTH: usize = 88;
+    /// The driver's handle.
+    pub const PAYLOAD: usize = 96;
+    /// The tag.
+    pub const TAG: usize = 160;
+}
