@@ -1,27 +1,31 @@
-//! The pool itself: fronts before the heap, and what is tried in turn where memory runs short.
+//! What all handles of a pool share: fronts before the heap, and the figures.
 
 use super::classes::{BlockSize, block_size};
-use super::front::{Front, Spill, Sum, Tally, front_count, thread_number};
-use super::heap::{Effort, Heap};
-use super::recorder::Recorder;
-use super::settings::{OutOfMemoryInfo, PoolSettings, Reuse};
+use super::front::{Freed, Fronts, Spill, Sum, Tally};
+use super::heap::Heap;
+use super::names::{NameCounts, Names};
+use super::recorder::{Ended, Recorder};
+use super::resizing::Resizing;
+use super::room::{first_region, refused, usable};
+use super::settings::{OutOfMemoryInfo, PoolSettings};
 use super::statistics::Figure;
 use super::strays::Strays;
-use crate::context::Liveness;
-use crate::graph::{RelaxedCalls, captures_under_way};
+use super::threads::{front_count, thread_number};
+use crate::graph::captures_under_way;
 use crate::memory::{Block, SharedResource, check_alignment, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::ops::{Deref, DerefMut};
 use cuda_sys::CU_STREAM_PER_THREAD;
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const ALLOCATE: &str = "Pool::allocate";
+pub(super) const ALLOCATE: &str = "Pool::allocate";
 
 /// What blocks are aligned to and a multiple of, in bytes, where the memory's atom is not larger.
-const GRANULARITY: usize = 256;
+pub(super) const GRANULARITY: usize = 256;
 /// How many streams the heap holds before it looks whether some can be let go.
-const MOST_STREAMS: usize = 32;
+pub(super) const MOST_STREAMS: usize = 32;
+/// After how many blocks from the heap the figures are taken over from the fronts.
+const SAMPLES: u32 = 32;
 
 /// What all handles of a pool share.
 #[derive(Debug)]
@@ -29,17 +33,18 @@ pub(super) struct Core {
     pub upstream: SharedResource,
     pub settings: PoolSettings,
     /// Regions are allocated and freed in order of this stream, which has no other work.
-    own: Stream,
+    pub own: Stream,
     pub unit_log2: u32,
     /// What the source aligns regions to, so far as it matters.
-    alignment: usize,
+    pub alignment: usize,
     pub atom: usize,
     pub is_coherent: bool,
-    pub fronts: Box<[Front<Stream>]>,
-    state: Mutex<State>,
+    pub fronts: Fronts<Stream>,
+    /// No call that may run hooks, or wait, is made while it is held: hooks may use this pool.
+    pub(super) state: Mutex<State>,
+    pub resizing: Resizing,
     pub strays: Option<Strays>,
-    /// How many blocks have names.
-    named: AtomicUsize,
+    named: NameCounts,
 }
 
 /// What the central lock guards.
@@ -48,10 +53,18 @@ pub(super) struct State {
     pub heap: Heap<Recorder>,
     pub clock: Recorder,
     /// What did not go through a front.
-    tally: Tally,
+    pub tally: Tally,
     pub live: Live,
     pub active: Figure,
-    pub names: HashMap<u64, Box<str>>,
+    pub names: Names,
+    /// How many streams the heap holds before it looks whether some can be let go.
+    pub most_streams: usize,
+    /// How many bytes the source is being asked for.
+    pub incoming: usize,
+    /// How often a region was added.
+    pub growths: u64,
+    /// How many blocks more come from the heap before the figures are taken over.
+    until_sample: u32,
     pub retries: u64,
     pub out_of_memory: u64,
 }
@@ -64,11 +77,32 @@ pub(super) struct Live {
     pub blocks: Figure,
 }
 
-/// Why the pool itself has no memory for a request.
-struct Refusal {
-    info: OutOfMemoryInfo,
-    /// The source's words, if it was asked.
-    cause: Option<Error>,
+/// The state, locked. What ends meanwhile is dropped when the lock has been let go.
+#[derive(Debug)]
+pub(super) struct Locked<'core> {
+    state: MutexGuard<'core, State>,
+    ended: Ended,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // The fields are dropped after this, in their order: the lock is let go first.
+        self.ended = core::mem::take(&mut self.state.clock.ended);
+    }
 }
 
 impl Core {
@@ -93,11 +127,14 @@ impl Core {
             tally: Tally::default(),
             live: Live::default(),
             active: Figure::default(),
-            names: HashMap::new(),
+            names: Names::default(),
+            most_streams: MOST_STREAMS,
+            incoming: 0,
+            growths: 0,
+            until_sample: 0,
             retries: 0,
             out_of_memory: 0,
         };
-        let fronts = (0..front_count()).map(|_| Front::new(settings.front_capacity)).collect();
         Ok(Self {
             is_coherent: upstream.is_coherent(first),
             upstream,
@@ -106,10 +143,11 @@ impl Core {
             unit_log2: unit.trailing_zeros(),
             alignment,
             atom,
-            fronts,
+            fronts: Fronts::new(front_count(), settings.front_capacity),
             state: Mutex::new(state),
+            resizing: Resizing::default(),
             strays: fallback.map(Strays::new),
-            named: AtomicUsize::new(0),
+            named: NameCounts::new(),
         })
     }
 
@@ -117,13 +155,9 @@ impl Core {
         self.upstream.context()
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline]
-    fn front(&self) -> &Front<Stream> {
-        &self.fronts[thread_number() % self.fronts.len()]
+    pub fn state(&self) -> Locked<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, ended: Ended::default() }
     }
 
     #[inline]
@@ -133,22 +167,18 @@ impl Core {
             check_not_capturing(ALLOCATE, stream)?;
         }
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
-        if let Some(class) = block.class {
-            let front = self.front();
-            if let Some(mut cache) = front.cache.try_enter()
-                && let Some(found) = cache.take(stream, class)
-            {
-                front.tally.allocated(size, block.bytes);
-                return Ok(Block { size, ..found });
-            }
+        if let Some(class) = block.class
+            && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
+        {
+            return Ok(Block { size, ..found });
         }
-        self.allocate_from_heap(size, block.bytes, stream)
+        self.allocate_from_heap(size, alignment, block.bytes, stream)
     }
 
     /// Frees a block when the work given to `stream` so far is done. No call of the driver is made.
     #[inline]
     pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        if self.named.load(Ordering::Relaxed) != 0 {
+        if self.named.may_name(block.device_pointer) {
             self.forget_name(block.device_pointer);
         }
         if let Some(strays) = &self.strays
@@ -159,22 +189,25 @@ impl Core {
         let Some(BlockSize { bytes, class }) = block_size(block.size, self.unit_log2) else {
             return Err(unknown(block));
         };
-        let kept = class.filter(|_| bytes <= self.settings.front_capacity && stream.raw() != CU_STREAM_PER_THREAD);
-        if let Some(class) = kept {
-            let front = self.front();
-            if let Some(mut cache) = front.cache.try_enter() {
-                let spill = cache.keep(stream, class, Block { size: bytes, ..block });
-                front.tally.freed(block.size, bytes);
-                // Streams end outside of the gate.
-                drop(cache);
-                return spill.map_or(Ok(()), |spill| self.take_back(spill));
+        if let Some(class) = class
+            && self.fronts.keep_size(bytes)
+            && stream.raw() != CU_STREAM_PER_THREAD
+        {
+            let whole = Block { size: bytes, ..block };
+            match self.fronts.keep(thread_number(), stream, class, block.size, whole) {
+                Freed::Kept => return Ok(()),
+                Freed::Spilled(spill) => {
+                    self.state().take_back(spill);
+                    return Ok(());
+                }
+                Freed::Busy => {}
             }
         }
         self.deallocate_to_heap(block, bytes, stream)
     }
 
     #[cold]
-    fn allocate_from_heap(&self, size: usize, bytes: usize, stream: &Stream) -> Result<Block> {
+    fn allocate_from_heap(&self, size: usize, alignment: usize, bytes: usize, stream: &Stream) -> Result<Block> {
         if stream.raw() == CU_STREAM_PER_THREAD {
             return Err(Error::InvalidArgument {
                 call: ALLOCATE,
@@ -190,194 +223,66 @@ impl Core {
                 Err(refusal) => refusal,
             };
             let info = OutOfMemoryInfo { attempt, ..refusal.info };
-            // Outside of the lock: it may free what is the pool's.
+            // No lock is held: it may free what is the pool's.
             if self.settings.on_out_of_memory.as_ref().is_some_and(|hook| hook(&info)) {
                 self.state().retries += 1;
                 attempt += 1;
                 continue;
             }
+            let mut cause = refusal.cause;
             if let Some(strays) = &self.strays {
-                return strays.allocate(size, self.alignment, stream);
+                match strays.allocate(size, alignment, stream) {
+                    Err(error @ Error::OutOfMemory { .. }) => cause = Some(error),
+                    other => return other,
+                }
             }
             self.state().out_of_memory += 1;
-            return Err(self.out_of_memory(info, refusal.cause));
+            return Err(self.out_of_memory(info, cause));
         }
-    }
-
-    /// Tries everything of the pool's own, what costs least first.
-    fn find(&self, size: usize, bytes: usize, stream: &Stream) -> Result<core::result::Result<Block, Refusal>> {
-        // Events and regions are no part of what is captured.
-        let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
-        let mut state = self.state();
-        let mut cause = None;
-        let found = self.search(&mut state, bytes, stream, &mut cause);
-        let Some(block) = found? else {
-            let (reserved, used) = (state.heap.reserved(), state.heap.used());
-            let info = OutOfMemoryInfo {
-                requested: size,
-                reserved: reserved as usize,
-                free: (reserved - used) as usize,
-                largest_free: state.heap.largest_free() as usize,
-                attempt: 0,
-            };
-            return Ok(Err(Refusal { info, cause }));
-        };
-        state.tally.allocated(size, bytes);
-        self.sample(&mut state);
-        Ok(Ok(block))
-    }
-
-    fn search(
-        &self,
-        state: &mut State,
-        bytes: usize,
-        stream: &Stream,
-        cause: &mut Option<Error>,
-    ) -> Result<Option<Block>> {
-        if state.heap.order.stream_count() > MOST_STREAMS {
-            state.heap.order.settle(&mut state.clock)?;
-        }
-        let reuse = self.settings.reuse;
-        let known: &[Effort] =
-            if reuse == Reuse::SameStreamOnly { &[Effort::Ready] } else { &[Effort::Ready, Effort::Passed] };
-        if let Some(block) = state.try_each(bytes, stream, known)? {
-            return Ok(Some(block));
-        }
-        let drained = self.drain_fronts(state);
-        if drained && let Some(block) = state.try_each(bytes, stream, known)? {
-            return Ok(Some(block));
-        }
-        if reuse != Reuse::SameStreamOnly {
-            state.heap.order.settle(&mut state.clock)?;
-            let last = if reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
-            if let Some(block) = state.try_each(bytes, stream, &[Effort::Ready, last])? {
-                return Ok(Some(block));
-            }
-        }
-        if self.grow(state, bytes, cause)? {
-            return state.try_each(bytes, stream, &[Effort::Thorough]);
-        }
-        // What is free shall be no stream's, and lie together.
-        state.heap.order.synchronize(&mut state.clock)?;
-        if let Some(block) = state.try_each(bytes, stream, &[Effort::Thorough])? {
-            return Ok(Some(block));
-        }
-        if self.release(state, 0)? && self.grow(state, bytes, cause)? {
-            return state.try_each(bytes, stream, &[Effort::Thorough]);
-        }
-        Ok(None)
-    }
-
-    /// Adds a region that holds `bytes`; `false` if there is no room for one.
-    fn grow(&self, state: &mut State, bytes: usize, cause: &mut Option<Error>) -> Result<bool> {
-        let unit = 1 << self.unit_log2;
-        let reserved = state.heap.reserved() as usize;
-        let Some(mut size) = self.settings.growth(bytes, reserved, unit) else { return Ok(false) };
-        loop {
-            match self.add_region(state, size) {
-                Ok(()) => return Ok(true),
-                Err(error @ Error::OutOfMemory { .. }) => *cause = Some(error),
-                Err(error) => return Err(error),
-            }
-            if size == bytes {
-                return Ok(false);
-            }
-            size = (size / 2 / unit * unit).max(bytes);
-        }
-    }
-
-    fn add_region(&self, state: &mut State, size: usize) -> Result<()> {
-        let block = allocate_region(&self.upstream, size, self.alignment, &self.own)?;
-        let added = usable(block, 1 << self.unit_log2).and_then(|()| state.heap.add(block).map_err(refused));
-        if added.is_err() {
-            // SAFETY: just allocated, and used by nobody.
-            unsafe { self.upstream.deallocate(block, &self.own) }?;
-        }
-        added
-    }
-
-    /// Gives regions back that hold no blocks and wait for nothing, as long as at least `keep` bytes stay. Whether there
-    /// were any.
-    fn release(&self, state: &mut State, keep: u64) -> Result<bool> {
-        let mut result = Ok(false);
-        for block in state.heap.take_empty(keep) {
-            // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
-            match unsafe { self.upstream.deallocate(block, &self.own) } {
-                Ok(()) => result = result.map(|_| true),
-                // It is not freed: it stays ours.
-                Err(error) => result = state.heap.add(block).map_err(refused).and(Err(error)),
-            }
-        }
-        result
     }
 
     #[cold]
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
-        let per_thread = stream.raw() == CU_STREAM_PER_THREAD;
-        if per_thread {
-            stream.synchronize()?;
+        let mut stream = stream;
+        if stream.raw() == CU_STREAM_PER_THREAD {
+            // The work of a context that has ended has ended.
+            stream.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+            stream = &self.own;
         }
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, if per_thread { &self.own } else { stream }) {
+        if !state.heap.free(block.device_pointer, stream) {
             return Err(unknown(block));
         }
         state.tally.freed(block.size, bytes);
         Ok(())
     }
 
-    /// Takes back what a front has given up.
-    #[cold]
-    fn take_back(&self, spill: Spill<Stream>) -> Result<()> {
-        let mut state = self.state();
-        state.take_back(&spill);
-        drop(state);
-        // The streams end outside of the lock.
-        drop(spill);
-        Ok(())
-    }
-
     /// Takes everything back that fronts keep. Whether that was something.
     pub fn drain_fronts(&self, state: &mut State) -> bool {
         let mut some = false;
-        for front in &self.fronts {
-            let spill = front.cache.enter().drain();
+        for spill in self.fronts.drain() {
             some |= spill.iter().any(|(_, blocks)| !blocks.is_empty());
-            state.take_back(&spill);
+            state.take_back(spill);
         }
         some
     }
 
-    pub fn reserve(&self, bytes: usize) -> Result<()> {
-        let mut state = self.state();
-        let unit = 1usize << self.unit_log2;
-        let reserved = state.heap.reserved() as usize;
-        let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
-        match missing {
-            Some(0) => Ok(()),
-            Some(missing) if missing <= self.settings.maximum.saturating_sub(reserved) => {
-                self.add_region(&mut state, missing)
+    /// Counts a block that the heap has given.
+    pub fn given(&self, state: &mut State, size: usize, bytes: usize) {
+        state.tally.allocated(size, bytes);
+        match state.until_sample.checked_sub(1) {
+            Some(less) => state.until_sample = less,
+            None => {
+                state.until_sample = SAMPLES;
+                self.sample(state);
             }
-            _ => Err(Error::InvalidArgument {
-                call: "Pool::reserve",
-                argument: "bytes",
-                value: bytes.to_string().into(),
-                rule: "it must not be above the pool's maximum",
-            }),
         }
-    }
-
-    pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let mut state = self.state();
-        self.drain_fronts(&mut state);
-        let State { heap, clock, .. } = &mut *state;
-        if wait { heap.order.synchronize(clock) } else { heap.order.settle(clock) }?;
-        self.release(&mut state, keep as u64).map(drop)
     }
 
     /// Takes the figures over that are counted elsewhere.
     pub fn sample(&self, state: &mut State) {
         let (mut allocated, mut freed) = (Sum::default(), Sum::default());
-        for (one, other) in self.fronts.iter().map(|front| &front.tally).chain([&state.tally]).map(Tally::sums) {
+        for (one, other) in self.fronts.tallies().chain([&state.tally]).map(Tally::sums) {
             allocated.add(one);
             freed.add(other);
         }
@@ -388,18 +293,18 @@ impl Core {
         state.active.set(state.heap.used() + pending);
     }
 
-    pub fn set_name(&self, device_pointer: u64, name: &str) {
-        let before = self.state().names.insert(device_pointer, name.into());
-        if before.is_none() {
-            self.named.fetch_add(1, Ordering::Relaxed);
+    pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {
+        let mut state = self.state();
+        let known = state.heap.has(device_pointer);
+        if known {
+            state.names.set(device_pointer, name, &self.named);
         }
+        known
     }
 
     #[cold]
     fn forget_name(&self, device_pointer: u64) {
-        if self.state().names.remove(&device_pointer).is_some() {
-            self.named.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.state().names.forget(device_pointer, &self.named);
     }
 
     /// Forgets a block: its context has ended.
@@ -444,97 +349,17 @@ impl Core {
 }
 
 impl State {
-    fn try_each(&mut self, bytes: usize, stream: &Stream, efforts: &[Effort]) -> Result<Option<Block>> {
-        for effort in efforts {
-            if let Some(block) = self.heap.allocate(bytes as u64, stream, *effort, &mut self.clock)? {
-                return Ok(Some(block));
-            }
-        }
-        Ok(None)
-    }
-
-    fn take_back(&mut self, spill: &Spill<Stream>) {
+    /// Takes back what a front has given up.
+    #[cold]
+    fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
             for block in blocks {
                 // A block that was freed twice is there no more the second time.
-                let known = self.heap.free(block.device_pointer, stream);
+                let known = self.heap.free(block.device_pointer, &stream);
                 debug_assert!(known, "a front had a block that is none: {block:?}");
             }
+            self.clock.ended.streams.push(stream);
         }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        let fronts = core::mem::take(&mut self.fronts);
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for front in &fronts {
-            state.take_back(&front.cache.enter().drain());
-        }
-        let context = self.upstream.context();
-        match context.liveness() {
-            Liveness::DriverGone => {}
-            Liveness::Gone => state.heap.regions().for_each(|block| self.upstream.abandon(block)),
-            Liveness::Alive => {
-                let _relaxed = RelaxedCalls::begin(context.driver());
-                let mut result = state.heap.order.synchronize(&mut state.clock);
-                for block in state.heap.regions() {
-                    // SAFETY: every block holds the pool, so that none is left; what used them is done, or broken.
-                    result = unsafe { self.upstream.deallocate(block, &self.own) }.and(result);
-                }
-                if let Err(error) = result
-                    && !error.is_teardown()
-                {
-                    context.drop_errors().push("ending a pool", error);
-                }
-            }
-        }
-    }
-}
-
-/// Allocates a region that every stream may use at once.
-fn allocate_region(upstream: &SharedResource, size: usize, alignment: usize, own: &Stream) -> Result<Block> {
-    let block = upstream.allocate(size, alignment, own)?;
-    match own.synchronize() {
-        Ok(()) => Ok(block),
-        Err(error) => {
-            // SAFETY: just allocated, and used by nobody.
-            unsafe { upstream.deallocate(block, own) }.and(Err(error))
-        }
-    }
-}
-
-/// Allocates the first region, and finds out how far the source aligns.
-fn first_region(upstream: &SharedResource, settings: &PoolSettings, own: &Stream) -> Result<(usize, Block)> {
-    let size = settings.initial.min(settings.maximum).max(GRANULARITY);
-    for alignment in [GRANULARITY, 128, 64, 32] {
-        match allocate_region(upstream, size, alignment, own) {
-            Err(Error::InvalidArgument { argument: "alignment", .. }) => {}
-            other => return other.map(|block| (alignment, block)),
-        }
-    }
-    allocate_region(upstream, size, 16, own).map(|block| (16, block))
-}
-
-/// Checks that a region can be divided.
-fn usable(block: Block, unit: usize) -> Result<()> {
-    if block.device_pointer != 0 && block.size >= unit {
-        return Ok(());
-    }
-    Err(Error::InvalidArgument {
-        call: "Pool::new",
-        argument: "the source's memory",
-        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-        rule: "a region has an address for devices, and holds at least one unit: the larger of 256 bytes and the atom",
-    })
-}
-
-fn refused(error: crate::suballocator::SuballocatorError) -> Error {
-    Error::InvalidArgument {
-        call: "Pool::new",
-        argument: "a region",
-        value: error.to_string().into(),
-        rule: "the sizes of the settings have to be possible",
     }
 }
 

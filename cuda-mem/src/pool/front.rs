@@ -5,29 +5,95 @@
 
 use super::classes::CLASSES;
 use super::gate::Gate;
+use super::sync::{AtomicU64, Ordering};
 use crate::memory::Block;
 use core::array;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How many streams one front keeps blocks for.
 const MOST_STREAMS: usize = 8;
-/// How many fronts a pool has at most.
-const MOST_FRONTS: usize = 16;
-
 /// Blocks that a stream has freed.
 pub(super) type Spill<S> = Vec<(S, Vec<Block>)>;
+
+/// All fronts of a pool.
+#[derive(Debug)]
+pub(super) struct Fronts<S> {
+    fronts: Box<[Front<S>]>,
+    /// How many bytes each may keep.
+    capacity: usize,
+}
 
 /// What threads that share it have freed last. Alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Front<S> {
-    pub cache: Gate<Cache<S>>,
-    pub tally: Tally,
+struct Front<S> {
+    cache: Gate<Cache<S>>,
+    tally: Tally,
 }
 
-impl<S> Front<S> {
-    pub fn new(capacity: usize) -> Self {
-        Self { cache: Gate::new(Cache { streams: Vec::new(), recent: 0, bytes: 0, capacity }), tally: Tally::default() }
+/// What became of a block that a front was to keep.
+#[derive(Debug, PartialEq)]
+pub(super) enum Freed<S> {
+    Kept,
+    /// It was kept, and these are to go to the heap.
+    Spilled(Spill<S>),
+    /// Another thread works with the front: the block is to go to the heap.
+    Busy,
+}
+
+impl<S: Clone + PartialEq> Fronts<S> {
+    /// So many fronts, which is a power of two.
+    pub fn new(count: usize, capacity: usize) -> Self {
+        debug_assert!(count.is_power_of_two());
+        let front = |_| Front { cache: Gate::new(Cache::new(capacity)), tally: Tally::default() };
+        Self { fronts: (0..count).map(front).collect(), capacity }
+    }
+
+    /// Whether fronts keep blocks of this size.
+    #[inline]
+    pub fn keep_size(&self, bytes: usize) -> bool {
+        bytes <= self.capacity
+    }
+
+    #[inline]
+    fn of(&self, thread: usize) -> &Front<S> {
+        &self.fronts[thread & (self.fronts.len() - 1)]
+    }
+
+    /// Takes a block that the stream has freed, for a request of so many bytes.
+    #[inline]
+    pub fn take(&self, thread: usize, stream: &S, class: usize, requested: usize) -> Option<Block> {
+        let front = self.of(thread);
+        let mut cache = front.cache.try_enter()?;
+        let block = cache.take(stream, class)?;
+        front.tally.allocated(requested, block.size);
+        Some(block)
+    }
+
+    /// Keeps a block that the stream has freed, which was a request of so many bytes. What comes back has to be dropped
+    /// where streams may end.
+    #[inline]
+    pub fn keep(&self, thread: usize, stream: &S, class: usize, requested: usize, block: Block) -> Freed<S> {
+        let front = self.of(thread);
+        let Some(mut cache) = front.cache.try_enter() else { return Freed::Busy };
+        front.tally.freed(requested, block.size);
+        cache.keep(stream, class, block).map_or(Freed::Kept, Freed::Spilled)
+    }
+
+    /// Takes everything out, one front after the other.
+    pub fn drain(&self) -> impl Iterator<Item = Spill<S>> + '_ {
+        self.fronts.iter().map(|front| front.cache.enter().drain())
+    }
+
+    /// Shows every block, with its stream.
+    pub fn each(&self, mut show: impl FnMut(&S, Block)) {
+        for front in &self.fronts {
+            front.cache.enter().blocks().for_each(|(stream, block)| show(stream, block));
+        }
+    }
+
+    /// What went through each front.
+    pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.fronts.iter().map(|front| &front.tally)
     }
 }
 
@@ -100,7 +166,7 @@ impl Tally {
 
 /// The blocks in a front.
 #[derive(Debug)]
-pub(super) struct Cache<S> {
+struct Cache<S> {
     streams: Vec<Kept<S>>,
     /// Which stream was asked for last.
     recent: usize,
@@ -118,9 +184,13 @@ struct Kept<S> {
 }
 
 impl<S: Clone + PartialEq> Cache<S> {
+    fn new(capacity: usize) -> Self {
+        Self { streams: Vec::new(), recent: 0, bytes: 0, capacity }
+    }
+
     /// Takes a block that the stream has freed.
     #[inline]
-    pub fn take(&mut self, stream: &S, class: usize) -> Option<Block> {
+    fn take(&mut self, stream: &S, class: usize) -> Option<Block> {
         let index = self.find(stream)?;
         let block = self.streams[index].bins[class].pop()?;
         self.bytes -= block.size;
@@ -129,7 +199,7 @@ impl<S: Clone + PartialEq> Cache<S> {
 
     /// Keeps a block that a stream has freed. What no longer fits comes back.
     #[inline]
-    pub fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
+    fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
         let Some(index) = self.find(stream) else { return self.keep_first(stream, class, block) };
         self.streams[index].bins[class].push(block);
         self.bytes += block.size;
@@ -180,7 +250,7 @@ impl<S: Clone + PartialEq> Cache<S> {
     }
 
     /// Gives up everything, the streams too.
-    pub fn drain(&mut self) -> Spill<S> {
+    fn drain(&mut self) -> Spill<S> {
         core::mem::take(&mut self.streams).into_iter().map(|kept| self.empty(kept)).collect()
     }
 
@@ -190,95 +260,8 @@ impl<S: Clone + PartialEq> Cache<S> {
         (kept.stream, blocks)
     }
 
-    #[cfg(test)]
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// All blocks, each with its stream.
-    pub fn blocks(&self) -> impl Iterator<Item = (&S, Block)> {
+    fn blocks(&self) -> impl Iterator<Item = (&S, Block)> {
         self.streams.iter().flat_map(|kept| kept.bins.iter().flatten().map(|block| (&kept.stream, *block)))
-    }
-}
-
-/// How many fronts a pool has: twice as many as the machine runs threads, so that two threads seldom share one.
-pub(super) fn front_count() -> usize {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    (2 * threads).next_power_of_two().clamp(4, MOST_FRONTS)
-}
-
-/// A number of the calling thread. Threads are numbered as they come.
-#[inline]
-pub(super) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block(number: u64, size: usize) -> Block {
-        Block::device(number, size)
-    }
-
-    #[test]
-    fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
-        let front = Front::new(1000);
-        let mut cache = front.cache.enter();
-        assert_eq!(cache.keep(&'a', 0, block(1, 100)), None);
-        assert_eq!(cache.keep(&'a', 0, block(2, 100)), None);
-        assert_eq!(cache.keep(&'b', 0, block(3, 100)), None);
-        assert_eq!(cache.take(&'a', 0), Some(block(2, 100)));
-        assert_eq!(cache.take(&'a', 1), None);
-        assert_eq!(cache.take(&'b', 0), Some(block(3, 100)));
-        assert_eq!(cache.take(&'b', 0), None);
-        assert_eq!(cache.take(&'c', 0), None);
-        assert_eq!((cache.bytes(), cache.blocks().collect::<Vec<_>>()), (100, vec![(&'a', block(1, 100))]));
-    }
-
-    #[test]
-    fn a_full_front_gives_up_the_older_half() {
-        let front = Front::new(300);
-        let mut cache = front.cache.enter();
-        (1..=3).for_each(|number| assert_eq!(cache.keep(&'a', 0, block(number, 100)), None));
-        let spill = cache.keep(&'a', 0, block(4, 100));
-        assert_eq!(spill, Some(vec![('a', vec![block(1, 100), block(2, 100)])]));
-        assert_eq!(cache.bytes(), 200);
-        // A block that is larger than the front goes through.
-        assert_eq!(cache.keep(&'a', 5, block(5, 400)), Some(vec![('a', vec![block(3, 100), block(5, 400)])]));
-        assert_eq!(cache.drain(), vec![('a', vec![block(4, 100)])]);
-        assert_eq!((cache.bytes(), cache.drain()), (0, vec![]));
-    }
-
-    #[test]
-    fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
-        let front = Front::new(usize::MAX);
-        let mut cache = front.cache.enter();
-        let mut given_up = Vec::new();
-        for stream in 0..3 * MOST_STREAMS {
-            given_up.extend(cache.keep(&stream, 7, block(stream as u64, 10)).into_iter().flatten());
-            assert!(cache.streams.len() <= MOST_STREAMS);
-            assert_eq!(cache.take(&stream, 7), Some(block(stream as u64, 10)));
-            given_up.extend(cache.keep(&stream, 7, block(stream as u64, 10)).into_iter().flatten());
-        }
-        assert_eq!(given_up.len(), 2 * MOST_STREAMS);
-        given_up.extend(cache.drain());
-        let mut blocks: Vec<_> = given_up.into_iter().flat_map(|(stream, blocks)| [(stream, blocks)]).collect();
-        blocks.sort_by_key(|(stream, _)| *stream);
-        let expected: Vec<_> = (0..3 * MOST_STREAMS).map(|stream| (stream, vec![block(stream as u64, 10)])).collect();
-        assert_eq!((blocks, cache.bytes()), (expected, 0));
-    }
-
-    #[test]
-    fn what_goes_through_a_front_is_counted() {
-        let tally = Tally::default();
-        tally.allocated(100, 256);
-        tally.allocated(300, 512);
-        tally.freed(100, 256);
-        let (allocated, freed) = tally.sums();
-        assert_eq!(allocated, Sum { requested: 400, bytes: 768, blocks: 2 });
-        assert_eq!(freed, Sum { requested: 100, bytes: 256, blocks: 1 });
     }
 }

@@ -5,6 +5,7 @@ use super::order::{Clock, Order};
 use super::statistics::Figure;
 use crate::memory::Block;
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorError, SuballocatorOptions};
+use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;
 use std::collections::HashMap;
 
@@ -27,6 +28,7 @@ pub(super) enum Effort {
 /// Memory of the source.
 #[derive(Debug)]
 struct Region {
+    id: RegionId,
     /// What the source gave.
     block: Block,
     /// The whole units of it, in bytes.
@@ -60,14 +62,36 @@ pub(super) struct HeapFigures {
     pub inactive_split: Figure,
 }
 
+/// Hashes addresses, which programs do not choose.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio brings the middle bits, which differ, into the upper ones, and the turn into all.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Regions, blocks, and what freed bytes wait for.
 #[derive(Debug)]
 pub(super) struct Heap<C: Clock> {
     memory: Suballocator,
     pub order: Order<C::Stream, C::Event>,
-    regions: HashMap<RegionId, Region>,
+    /// By the index of the region's id.
+    regions: Vec<Option<Region>>,
     /// The blocks by address.
-    blocks: HashMap<u64, BlockId>,
+    blocks: HashMap<u64, BlockId, BuildHasherDefault<AddressHasher>>,
     /// The size of all regions without blocks.
     empty: u64,
     pub figures: HeapFigures,
@@ -78,8 +102,8 @@ impl<C: Clock> Heap<C> {
         Ok(Self {
             memory: Suballocator::new(SuballocatorOptions { granularity })?,
             order: Order::new(),
-            regions: HashMap::new(),
-            blocks: HashMap::new(),
+            regions: Vec::new(),
+            blocks: HashMap::default(),
             empty: 0,
             figures: HeapFigures::default(),
         })
@@ -90,7 +114,9 @@ impl<C: Clock> Heap<C> {
         let granularity = self.memory.granularity();
         let size = block.size as u64 / granularity * granularity;
         let id = self.memory.add_region(size)?;
-        self.regions.insert(id, Region { block, size, blocks: 0 });
+        let index = id.index();
+        self.regions.resize_with(self.regions.len().max(index + 1), || None);
+        self.regions[index] = Some(Region { id, block, size, blocks: 0 });
         self.empty += size;
         self.figures.reserved.add(size);
         self.figures.regions.add(1);
@@ -129,7 +155,7 @@ impl<C: Clock> Heap<C> {
         let limit = if effort == Effort::Thorough { usize::MAX } else { USUAL_TRIES };
         let (regions, order) = (&self.regions, &self.order);
         let found = self.memory.allocate_where(size, limit, |region, offset, length| {
-            let base = regions.get(&region)?.block.device_pointer;
+            let base = regions[region.index()].as_ref()?.block.device_pointer;
             order.place(&(base + offset..base + offset + length), size, id).map(|start| start - base)
         });
         Ok(found.map(|block| {
@@ -145,7 +171,7 @@ impl<C: Clock> Heap<C> {
         };
         let id = self.order.id(stream);
         self.order.freed(device_pointer..device_pointer + freed.block.size, id);
-        if let Some(region) = self.regions.get_mut(&freed.block.region) {
+        if let Some(region) = &mut self.regions[freed.block.region.index()] {
             region.blocks -= 1;
             if region.blocks == 0 {
                 self.empty += region.size;
@@ -159,14 +185,14 @@ impl<C: Clock> Heap<C> {
     pub fn take_empty(&mut self, keep: u64) -> Vec<Block> {
         let (order, regions) = (&self.order, &self.regions);
         let is_empty = |region: &Region| region.blocks == 0 && order.is_settled(&region.bytes());
-        let empty = regions.iter().filter(|(_, region)| is_empty(region));
-        let mut empty: Vec<_> = empty.map(|(id, region)| (region.size, region.block, *id)).collect();
+        let empty = regions.iter().flatten().filter(|region| is_empty(region));
+        let mut empty: Vec<_> = empty.map(|region| (region.size, region.block, region.id)).collect();
         empty.sort_unstable_by_key(|(size, block, _)| core::cmp::Reverse((*size, block.device_pointer)));
         let mut taken = Vec::new();
         for (size, block, id) in empty {
             if self.memory.capacity() - size >= keep && self.memory.remove_region(id).is_ok() {
                 self.order.taken(block.device_pointer..block.device_pointer + size);
-                self.regions.remove(&id);
+                self.regions[id.index()] = None;
                 self.empty -= size;
                 self.figures.reserved.subtract(size);
                 self.figures.regions.subtract(1);
@@ -178,12 +204,12 @@ impl<C: Clock> Heap<C> {
 
     /// What the source gave, also where it holds blocks.
     pub fn regions(&self) -> impl Iterator<Item = Block> {
-        self.regions.values().map(|region| region.block)
+        self.regions.iter().flatten().map(|region| region.block)
     }
 
     /// The regions in order of their addresses, each with its ranges.
     pub fn ranges(&self) -> Vec<(Block, Vec<HeapRange<C::Stream>>)> {
-        let mut regions: Vec<_> = self.regions.iter().map(|(id, region)| (region.block, *id)).collect();
+        let mut regions: Vec<_> = self.regions.iter().flatten().map(|region| (region.block, region.id)).collect();
         regions.sort_unstable_by_key(|(block, _)| block.device_pointer);
         regions.into_iter().map(|(block, id)| (block, self.ranges_of(block.device_pointer, id))).collect()
     }
@@ -214,6 +240,11 @@ impl<C: Clock> Heap<C> {
         ranges
     }
 
+    /// Whether a block begins there, which may lie in a front.
+    pub fn has(&self, device_pointer: u64) -> bool {
+        self.blocks.contains_key(&device_pointer)
+    }
+
     pub fn reserved(&self) -> u64 {
         self.memory.capacity()
     }
@@ -232,7 +263,7 @@ impl<C: Clock> Heap<C> {
     }
 
     fn bytes_of(&self, region: RegionId, offset: u64, size: u64) -> Range<u64> {
-        let start = self.regions.get(&region).map_or(0, |region| region.block.device_pointer) + offset;
+        let start = self.regions[region.index()].as_ref().map_or(0, |region| region.block.device_pointer) + offset;
         start..start + size
     }
 
@@ -241,7 +272,7 @@ impl<C: Clock> Heap<C> {
         self.order.taken(bytes);
         self.blocks.insert(device_pointer, id);
         let mut host_pointer = core::ptr::null_mut();
-        if let Some(region) = self.regions.get_mut(&region) {
+        if let Some(region) = &mut self.regions[region.index()] {
             if region.blocks == 0 {
                 self.empty -= region.size;
             }

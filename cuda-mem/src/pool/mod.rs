@@ -30,7 +30,7 @@
 //! bytes, so that nothing is lost when ranges are joined and divided again.
 //!
 //! **When memory runs short**, this is tried in turn: what is free for the stream as things are known; events of other
-//! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing; waiting for all freed memory on
+//! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing, by less where the source has less; waiting for all freed memory on
 //! the CPU, so that it lies together; giving empty regions back to make room for a larger one; the
 //! [hook](PoolSettings::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -43,22 +43,32 @@
 mod central;
 mod classes;
 mod front;
+#[cfg(test)]
+mod front_tests;
 mod gate;
 mod heap;
+#[cfg(all(test, not(miri)))]
+mod loom;
+mod names;
 mod order;
 mod recorder;
+mod resizing;
+mod room;
 mod settings;
 mod share;
 mod snapshot;
 mod statistics;
 mod strays;
+mod sync;
+mod threads;
 
-use crate::memory::{Kind, ResourceHandle, SharedResource};
-use crate::{Context, Error, Result};
-use central::Core;
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Context, Error, Result, Stream};
+use central::{Core, State};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
+use heap::HeapRange;
 use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -181,7 +191,8 @@ impl<K> Pool<K> {
         self.core().trim(0, true)
     }
 
-    /// Gives a block a name, which a [snapshot](Self::snapshot) shows until the block is freed.
+    /// Gives a block a name, which a [snapshot](Self::snapshot) shows until the block is freed. Whether the pool has such a
+    /// block: one of the fallback gets no name.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -190,17 +201,31 @@ impl<K> Pool<K> {
     /// # let stream = Stream::new(&context)?;
     /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
     /// let weights = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
-    /// pool.set_name(weights.device_pointer(), "weights");
+    /// assert!(pool.set_name(weights.device_pointer(), "weights"));
     /// assert!(pool.snapshot().to_json().contains("\"weights\""));
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn set_name(&self, device_pointer: CUdeviceptr, name: &str) {
-        self.core().set_name(device_pointer, name);
+    pub fn set_name(&self, device_pointer: CUdeviceptr, name: &str) -> bool {
+        self.core().set_name(device_pointer, name)
+    }
+
+    /// Waits for the work of a stream, and lets go of the stream.
+    ///
+    /// A pool holds the streams that freed memory waits for. Streams of this crate live as long as they are held; a
+    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)) must be let go before it is
+    /// destroyed, and no buffer may have it as its home any more.
+    ///
+    /// # Errors
+    ///
+    /// Work failed, or the driver refuses; the stream is still held.
+    pub fn release_stream(&self, stream: &Stream) -> Result<()> {
+        self.core().release_stream(stream)
     }
 
     /// What the pool has and does.
     pub fn statistics(&self) -> Statistics {
-        self.figures(&self.in_fronts())
+        let mut state = self.core().state();
+        self.figures(&mut state, &self.in_fronts())
     }
 
     /// Lets all peaks begin anew.
@@ -218,10 +243,10 @@ impl<K> Pool<K> {
 
     /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
     pub fn snapshot(&self) -> Snapshot {
+        let mut state = self.core().state();
         let in_fronts = self.in_fronts();
-        let statistics = self.figures(&in_fronts);
-        let state = self.core().state();
-        let region = |(block, ranges): (crate::memory::Block, Vec<heap::HeapRange<crate::Stream>>)| RegionSnapshot {
+        let statistics = self.figures(&mut state, &in_fronts);
+        let region = |(block, ranges): (Block, Vec<HeapRange<Stream>>)| RegionSnapshot {
             address: block.device_pointer,
             size: block.size as u64,
             blocks: ranges
@@ -239,7 +264,7 @@ impl<K> Pool<K> {
                             (false, _, None) => BlockState::Free,
                         },
                         stream: waits.or(kept),
-                        name: state.names.get(&range.bytes.start).filter(|_| range.used).map(|name| name.to_string()),
+                        name: state.names.get(range.bytes.start).filter(|_| range.used).map(str::to_owned),
                     }
                 })
                 .collect(),
@@ -255,19 +280,14 @@ impl<K> Pool<K> {
     /// The blocks in fronts by address: stream and size.
     fn in_fronts(&self) -> HashMap<u64, (u64, u64)> {
         let mut kept = HashMap::new();
-        for front in &self.core().fronts {
-            let cache = front.cache.enter();
-            for (stream, block) in cache.blocks() {
-                kept.insert(block.device_pointer, (stream.raw().addr() as u64, block.size as u64));
-            }
-        }
+        self.core().fronts.each(|stream, block| {
+            kept.insert(block.device_pointer, (stream.raw().addr() as u64, block.size as u64));
+        });
         kept
     }
 
-    fn figures(&self, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
-        let core = self.core();
-        let mut state = core.state();
-        core.sample(&mut state);
+    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
+        self.core().sample(state);
         let mut pending = HashMap::new();
         let waiting = state.heap.order.streams().map(|(stream, bytes)| (stream.raw().addr() as u64, bytes));
         for (stream, bytes) in waiting.chain(in_fronts.values().copied()) {

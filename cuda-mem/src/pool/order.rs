@@ -18,7 +18,7 @@ pub(super) trait Clock {
     /// A stream; two values are equal if they are the same stream.
     type Stream: Clone + PartialEq;
     /// A point in a stream.
-    type Event;
+    type Event: Clone;
     /// Why the driver refused.
     type Error;
 
@@ -28,10 +28,10 @@ pub(super) trait Clock {
     fn has_passed(&mut self, event: &Self::Event) -> Result<bool, Self::Error>;
     /// Lets work given to `stream` from now on wait for an event; `false` if it cannot.
     fn wait(&mut self, stream: &Self::Stream, event: &Self::Event) -> Result<bool, Self::Error>;
-    /// Waits for the work before an event.
-    fn synchronize(&mut self, event: &Self::Event) -> Result<(), Self::Error>;
     /// Takes an event back that is not asked for any more. Who was told to wait for it may still do so.
     fn retire(&mut self, event: Self::Event);
+    /// Takes a stream that no memory waits for any more.
+    fn let_go(&mut self, stream: Self::Stream);
 }
 
 /// What recording gave.
@@ -88,7 +88,7 @@ pub(super) struct Order<S, E> {
     pub planted: bool,
 }
 
-impl<S: Clone + PartialEq, E> Order<S, E> {
+impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
     pub fn new() -> Self {
         Self {
             timelines: BTreeMap::new(),
@@ -188,18 +188,14 @@ impl<S: Clone + PartialEq, E> Order<S, E> {
         Ok(())
     }
 
-    /// Waits for all work that memory waits for.
-    pub fn synchronize<C>(&mut self, clock: &mut C) -> Result<(), C::Error>
+    /// Events after all work that memory waits for: one for each stream, unless none can be recorded now.
+    pub fn ends<C>(&mut self, clock: &mut C) -> Result<Vec<E>, C::Error>
     where
         C: Clock<Stream = S, Event = E>,
     {
         self.close_epochs(clock)?;
-        for timeline in self.timelines.values_mut() {
-            if let Some((_, event)) = timeline.events.back() {
-                clock.synchronize(event)?;
-            }
-        }
-        self.settle(clock)
+        let last = |timeline: &Timeline<S, E>| timeline.events.back().map(|(_, event)| event.clone());
+        Ok(self.timelines.values().filter_map(last).collect())
     }
 
     /// Lets a stream wait for what holds it back from these bytes; `false` if it cannot wait now.
@@ -325,6 +321,7 @@ impl<S: Clone + PartialEq, E> Order<S, E> {
         let idle: Vec<StreamId> = timelines.iter().filter(|(_, line)| line.bytes == 0).map(|(id, _)| *id).collect();
         for timeline in idle.iter().filter_map(|id| timelines.remove(id)) {
             timeline.events.into_iter().for_each(|(_, event)| clock.retire(event));
+            clock.let_go(timeline.stream);
         }
         for timeline in timelines.values_mut() {
             timeline.waited.retain(|id, _| !idle.contains(id));
@@ -389,5 +386,5 @@ impl<S: Clone + PartialEq, E> Order<S, E> {
 
 #[cfg(test)]
 mod model;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(super) mod world;

@@ -2,6 +2,8 @@
 
 use super::order::{Clock, Mark};
 use crate::{Error, Event, Stream};
+use cuda_sys::CUresult;
+use std::sync::Arc;
 
 /// How many events are kept to be recorded again.
 const SPARE_EVENTS: usize = 64;
@@ -9,31 +11,53 @@ const SPARE_EVENTS: usize = 64;
 /// Real events.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
-    spare: Vec<Event>,
+    spare: Vec<Arc<Event>>,
+    /// What is to be dropped where no lock is held: it calls the driver, and maybe a hook.
+    pub ended: Ended,
     pub recorded: u64,
     pub waits: u64,
 }
 
+/// What has ended here.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub streams: Vec<Stream>,
+    events: Vec<Arc<Event>>,
+}
+
+/// Waits for the work before an event. The work of a context that has ended has ended.
+pub(super) fn reach(event: &Event) -> Result<(), Error> {
+    event.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
+}
+
+/// Whether events of a stream are no points in time now: it captures a graph, or another stream does that it must not
+/// wait for.
+pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
+    match stream.is_capturing() {
+        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) => Ok(true),
+        other => other,
+    }
+}
+
 impl Clock for Recorder {
     type Stream = Stream;
-    type Event = Event;
+    type Event = Arc<Event>;
     type Error = Error;
 
-    fn record(&mut self, stream: &Stream) -> Result<Mark<Event>, Error> {
+    fn record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
         match self.try_record(stream) {
             Err(error) if error.is_teardown() => Ok(Mark::Over),
             other => other,
         }
     }
 
-    fn has_passed(&mut self, event: &Event) -> Result<bool, Error> {
-        // The work of a context that has ended has ended.
+    fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool, Error> {
         event.has_passed().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
     }
 
-    fn wait(&mut self, stream: &Stream, event: &Event) -> Result<bool, Error> {
+    fn wait(&mut self, stream: &Stream, event: &Arc<Event>) -> Result<bool, Error> {
         // A capture must not depend on work outside of it. The pool refuses such streams before, where it sees them.
-        if stream.is_capturing()? {
+        if captures(stream)? {
             return Ok(false);
         }
         stream.wait(event)?;
@@ -41,25 +65,28 @@ impl Clock for Recorder {
         Ok(true)
     }
 
-    fn synchronize(&mut self, event: &Event) -> Result<(), Error> {
-        event.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
+    fn retire(&mut self, event: Arc<Event>) {
+        // One that another thread waits for is not recorded again.
+        if self.spare.len() < SPARE_EVENTS && Arc::strong_count(&event) == 1 {
+            self.spare.push(event);
+        } else {
+            self.ended.events.push(event);
+        }
     }
 
-    fn retire(&mut self, event: Event) {
-        if self.spare.len() < SPARE_EVENTS {
-            self.spare.push(event);
-        }
+    fn let_go(&mut self, stream: Stream) {
+        self.ended.streams.push(stream);
     }
 }
 
 impl Recorder {
-    fn try_record(&mut self, stream: &Stream) -> Result<Mark<Event>, Error> {
-        if stream.is_capturing()? {
+    fn try_record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
+        if captures(stream)? {
             return Ok(Mark::NotNow);
         }
         let event = match self.spare.iter().position(|event| event.context() == stream.context()) {
             Some(place) => self.spare.swap_remove(place),
-            None => Event::new(stream.context())?,
+            None => Arc::new(Event::new(stream.context())?),
         };
         match event.record(stream) {
             Ok(()) => self.recorded += 1,

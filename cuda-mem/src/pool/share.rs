@@ -1,7 +1,7 @@
 //! The pool as buffers hold it.
 
 use super::central::Core;
-use super::front::thread_number;
+use super::threads::{front_count, thread_number};
 use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Shares {
 impl Shares {
     pub fn new(core: Core) -> Self {
         let core = Arc::new(core);
-        let shares = core.fronts.iter().map(|_| Arc::new(Share { core: core.clone() })).collect();
+        let shares = (0..front_count()).map(|_| Arc::new(Share { core: core.clone() })).collect();
         Self { core, shares }
     }
 
@@ -34,7 +34,7 @@ impl Shares {
 
     #[inline]
     pub fn share(&self) -> SharedResource {
-        self.shares[thread_number() % self.shares.len()].clone()
+        self.shares[thread_number() & (self.shares.len() - 1)].clone()
     }
 }
 

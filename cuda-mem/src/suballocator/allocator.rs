@@ -43,6 +43,14 @@ pub struct RegionId {
     index: u32,
 }
 
+impl RegionId {
+    /// A number below the most regions that there ever were at once. A later region may get it again.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
 /// A block that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {

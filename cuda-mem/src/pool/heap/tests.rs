@@ -95,7 +95,7 @@ impl Model {
             Step::Complete { stream } => self.world.complete(stream),
             Step::Settle => self.heap.order.settle(&mut self.world).unwrap(),
             Step::Synchronize => {
-                self.heap.order.synchronize(&mut self.world).unwrap();
+                self.synchronize();
                 // Now every stream may have everything that is free.
                 let largest = self.heap.largest_free();
                 let found = self.heap.allocate(largest.max(UNIT), &0, Effort::Ready, &mut self.world).unwrap();
@@ -103,7 +103,7 @@ impl Model {
                 if let Some(block) = found {
                     assert!(self.heap.free(block.device_pointer, &0));
                 }
-                self.heap.order.synchronize(&mut self.world).unwrap();
+                self.synchronize();
                 assert_eq!(self.heap.order.stream_count(), 0);
             }
             Step::Grow { units } => self.grow(units),
@@ -118,6 +118,13 @@ impl Model {
                 }
             }
         }
+    }
+
+    /// All work that freed memory waits for gets done, as the pool waits for it.
+    fn synchronize(&mut self) {
+        let ends = self.heap.order.ends(&mut self.world).unwrap();
+        ends.iter().for_each(|end| self.world.reach(end));
+        self.heap.order.settle(&mut self.world).unwrap();
     }
 
     fn allocate(&mut self, stream: usize, units: u64, effort: Effort) {
@@ -208,7 +215,7 @@ proptest! {
         for (block, home) in std::mem::take(&mut model.live) {
             prop_assert!(model.heap.free(block.device_pointer, &home));
         }
-        model.heap.order.synchronize(&mut model.world).unwrap();
+        model.synchronize();
         model.heap.take_empty(0);
         prop_assert_eq!((model.heap.reserved(), model.heap.regions().count()), (0, 0));
     }
