@@ -45,6 +45,13 @@ mod driver;
 mod drop_errors;
 mod error;
 mod event;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What the fuzz targets run.
+
+    pub use crate::pool::history as heap_history;
+}
 pub mod graph;
 mod host_buffer;
 mod host_copy;

@@ -4,7 +4,7 @@
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PoolOptions, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::memory::{MemoryResource, ResourceHandle, kind};
+use cuda_mem::memory::{ResourceHandle, kind};
 use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolSettings, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;

@@ -232,7 +232,7 @@ impl Core {
             let mut cause = refusal.cause;
             if let Some(strays) = &self.strays {
                 match strays.allocate(size, alignment, stream) {
-                    Err(error @ Error::OutOfMemory { .. }) => cause = Some(error),
+                    Err(error) if error.is_out_of_memory() => cause = Some(error),
                     other => return other,
                 }
             }
@@ -289,8 +289,6 @@ impl Core {
         state.live.requested.note(allocated.requested, freed.requested);
         state.live.allocated.note(allocated.bytes, freed.bytes);
         state.live.blocks.note(allocated.blocks, freed.blocks);
-        let pending: u64 = state.heap.order.streams().map(|(_, bytes)| bytes).sum();
-        state.active.set(state.heap.used() + pending);
     }
 
     pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {

@@ -191,7 +191,7 @@ impl<C: Clock> Heap<C> {
         let mut taken = Vec::new();
         for (size, block, id) in empty {
             if self.memory.capacity() - size >= keep && self.memory.remove_region(id).is_ok() {
-                self.order.taken(block.device_pointer..block.device_pointer + size);
+                self.order.clear(block.device_pointer..block.device_pointer + size);
                 self.regions[id.index()] = None;
                 self.empty -= size;
                 self.figures.reserved.subtract(size);
@@ -245,6 +245,19 @@ impl<C: Clock> Heap<C> {
         self.blocks.contains_key(&device_pointer)
     }
 
+    /// How many free bytes wait for each stream. Goes through all ranges.
+    pub fn pending(&self) -> Vec<(C::Stream, u64)> {
+        let mut pending: Vec<(C::Stream, u64)> = Vec::new();
+        for range in self.ranges().into_iter().flat_map(|(_, ranges)| ranges) {
+            let (size, Some(stream)) = (range.bytes.end - range.bytes.start, range.stream) else { continue };
+            match pending.iter_mut().find(|(other, _)| *other == stream) {
+                Some((_, bytes)) => *bytes += size,
+                None => pending.push((stream, size)),
+            }
+        }
+        pending
+    }
+
     pub fn reserved(&self) -> u64 {
         self.memory.capacity()
     }
@@ -269,7 +282,6 @@ impl<C: Clock> Heap<C> {
 
     fn hand_out(&mut self, region: RegionId, id: BlockId, bytes: Range<u64>) -> Block {
         let (device_pointer, size) = (bytes.start, (bytes.end - bytes.start) as usize);
-        self.order.taken(bytes);
         self.blocks.insert(device_pointer, id);
         let mut host_pointer = core::ptr::null_mut();
         if let Some(region) = &mut self.regions[region.index()] {
@@ -292,5 +304,7 @@ impl<C: Clock> Heap<C> {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod model;
 #[cfg(test)]
 mod tests;

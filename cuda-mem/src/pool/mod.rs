@@ -73,6 +73,8 @@ use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+#[cfg(fuzzing)]
+pub use heap::model::history;
 pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
 pub use statistics::{Figure, PendingBytes, Statistics};
@@ -288,9 +290,11 @@ impl<K> Pool<K> {
 
     fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
         self.core().sample(state);
+        let freed = state.heap.pending();
+        state.active.set(state.heap.used() + freed.iter().map(|(_, bytes)| bytes).sum::<u64>());
         let mut pending = HashMap::new();
-        let waiting = state.heap.order.streams().map(|(stream, bytes)| (stream.raw().addr() as u64, bytes));
-        for (stream, bytes) in waiting.chain(in_fronts.values().copied()) {
+        let freed = freed.iter().map(|(stream, bytes)| (stream.raw().addr() as u64, *bytes));
+        for (stream, bytes) in freed.chain(in_fronts.values().copied()) {
             *pending.entry(stream).or_insert(0) += bytes;
         }
         let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();

@@ -4,11 +4,14 @@
 //! so that one event stands for all frees before it, and none is recorded until another stream wants the memory. Tags
 //! belong to bytes, not to blocks: however free ranges are joined and divided, each byte keeps what it waits for.
 //!
+//! Tags of used bytes mean nothing, and stay: a free writes over them. So a stream that allocates and frees the same memory
+//! again and again changes no tag, and the memory of a stream that is alone has one.
+//!
 //! A tag does not hold a stream back if it is the stream's own, if its epoch's event has passed, or if the stream was told
 //! to wait for that event. Another stream gets the bytes once it was told so itself, or the event has passed.
 
 use core::ops::Range;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many events of one stream are kept. An older one gives way: what it stood for has to wait for the next one.
 const MOST_EVENTS: usize = 8;
@@ -63,8 +66,6 @@ struct Timeline<S, E> {
     events: VecDeque<(u64, E)>,
     /// Work given to this stream from now on comes after these epochs of other streams.
     waited: BTreeMap<StreamId, u64>,
-    /// How many bytes have this stream's tag.
-    bytes: u64,
 }
 
 /// What freed bytes wait for.
@@ -75,7 +76,7 @@ struct Tag {
     epoch: u64,
 }
 
-/// The streams and the tags of all free memory.
+/// The streams and the tags of all memory.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Order<S, E> {
@@ -107,44 +108,62 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
         self.last_id += 1;
         let id = StreamId(self.last_id);
         let (events, waited) = (VecDeque::new(), BTreeMap::new());
-        self.timelines.insert(id, Timeline { stream: stream.clone(), open: 1, passed: 0, events, waited, bytes: 0 });
+        self.timelines.insert(id, Timeline { stream: stream.clone(), open: 1, passed: 0, events, waited });
         id
     }
 
-    /// Tags bytes that a stream has freed. They had no tag.
+    /// Tags bytes that a stream has freed.
+    #[inline]
     pub fn freed(&mut self, bytes: Range<u64>, id: StreamId) {
-        let Some(timeline) = self.timelines.get_mut(&id) else { return };
-        timeline.bytes += bytes.end - bytes.start;
-        let (mut tag, mut start) = (Tag { end: bytes.end, stream: id, epoch: timeline.open }, bytes.start);
-        let joins = |other: &Tag| other.stream == id && other.epoch == tag.epoch;
-        if let Some(after) = self.tags.get(&bytes.end).copied().filter(joins) {
-            self.tags.remove(&bytes.end);
+        let Some(epoch) = self.timelines.get(&id).map(|timeline| timeline.open) else { return };
+        let tag = Tag { end: bytes.end, stream: id, epoch };
+        if !self.covering(&bytes).is_some_and(|other| Tag { end: tag.end, ..other } == tag) {
+            self.put(bytes.start, tag);
+        }
+    }
+
+    fn put(&mut self, start: u64, tag: Tag) {
+        self.clear(start..tag.end);
+        let (mut tag, mut start) = (tag, start);
+        let joins = |other: &Tag| Tag { end: tag.end, ..*other } == tag;
+        if let Some(after) = self.tags.get(&tag.end).copied().filter(joins) {
+            self.tags.remove(&tag.end);
             tag.end = after.end;
         }
-        let before = self.tags.range(..bytes.start).next_back();
-        if let Some((&first, _)) = before.filter(|(_, before)| before.end == bytes.start && joins(before)) {
+        let before = self.tags.range(..start).next_back();
+        let joins = |other: &Tag| Tag { end: tag.end, ..*other } == tag;
+        if let Some((&first, _)) = before.filter(|(_, before)| before.end == start && joins(before)) {
             start = first;
         }
         self.tags.insert(start, tag);
     }
 
-    /// Takes the tags off bytes that are allocated.
-    pub fn taken(&mut self, bytes: Range<u64>) {
+    /// Takes the tags off bytes.
+    pub fn clear(&mut self, bytes: Range<u64>) {
         while let Some((start, tag)) = self.first_in(&bytes) {
             self.tags.remove(&start);
-            let cut = start.max(bytes.start)..tag.end.min(bytes.end);
-            if start < cut.start {
-                self.tags.insert(start, Tag { end: cut.start, ..tag });
+            if start < bytes.start {
+                self.tags.insert(start, Tag { end: bytes.start, ..tag });
             }
-            if cut.end < tag.end {
-                self.tags.insert(cut.end, tag);
+            if bytes.end < tag.end {
+                self.tags.insert(bytes.end, tag);
             }
-            self.forget(tag.stream, cut.end - cut.start);
         }
     }
 
+    /// The tag that all these bytes have, if they have one.
+    #[inline]
+    fn covering(&self, bytes: &Range<u64>) -> Option<Tag> {
+        let (_, tag) = self.tags.range(..=bytes.start).next_back()?;
+        (tag.end >= bytes.end).then_some(*tag)
+    }
+
     /// Whether a stream may have these bytes at once.
+    #[inline]
     pub fn is_ready(&self, bytes: &Range<u64>, id: StreamId) -> bool {
+        if self.covering(bytes).is_some_and(|tag| tag.stream == id) {
+            return true;
+        }
         self.tags_in(bytes).all(|(_, tag)| self.is_open_to(&tag, id))
     }
 
@@ -244,9 +263,10 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
         self.pending(bytes).next().is_none()
     }
 
-    /// The streams that memory waits for, and how many bytes wait for each.
-    pub fn streams(&self) -> impl Iterator<Item = (&S, u64)> {
-        self.timelines.values().map(|timeline| (&timeline.stream, timeline.bytes)).filter(|(_, bytes)| *bytes > 0)
+    /// The streams that memory waits for.
+    pub fn streams(&self) -> Vec<&S> {
+        let waiting: BTreeSet<StreamId> = self.tags.values().map(|tag| tag.stream).collect();
+        waiting.iter().filter_map(|id| self.timelines.get(id)).map(|timeline| &timeline.stream).collect()
     }
 
     /// How many streams are held.
@@ -309,16 +329,15 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
     where
         C: Clock<Stream = S, Event = E>,
     {
-        let timelines = &mut self.timelines;
-        self.tags.retain(|start, tag| {
-            let Some(timeline) = timelines.get_mut(&tag.stream) else { return false };
-            if tag.epoch > timeline.passed {
-                return true;
+        let (timelines, mut waiting) = (&mut self.timelines, BTreeSet::new());
+        self.tags.retain(|_, tag| {
+            let waits = timelines.get(&tag.stream).is_some_and(|timeline| tag.epoch > timeline.passed);
+            if waits {
+                waiting.insert(tag.stream);
             }
-            timeline.bytes -= tag.end - start;
-            false
+            waits
         });
-        let idle: Vec<StreamId> = timelines.iter().filter(|(_, line)| line.bytes == 0).map(|(id, _)| *id).collect();
+        let idle: Vec<StreamId> = timelines.keys().filter(|id| !waiting.contains(id)).copied().collect();
         for timeline in idle.iter().filter_map(|id| timelines.remove(id)) {
             timeline.events.into_iter().for_each(|(_, event)| clock.retire(event));
             clock.let_go(timeline.stream);
@@ -357,12 +376,6 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
         self.tags_in(bytes).next()
     }
 
-    fn forget(&mut self, id: StreamId, bytes: u64) {
-        if let Some(timeline) = self.timelines.get_mut(&id) {
-            timeline.bytes -= bytes;
-        }
-    }
-
     fn ids(&self) -> Vec<StreamId> {
         self.timelines.keys().copied().collect()
     }
@@ -375,11 +388,8 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
             return;
         }
         let stale = self.timelines[&waiter].open - 1;
-        for (start, tag) in self.tags.iter_mut().filter(|(_, tag)| tag.stream == other && tag.epoch <= closed) {
-            let bytes = tag.end - start;
+        for tag in self.tags.values_mut().filter(|tag| tag.stream == other && tag.epoch <= closed) {
             *tag = Tag { end: tag.end, stream: waiter, epoch: stale };
-            self.timelines.entry(other).and_modify(|line| line.bytes -= bytes);
-            self.timelines.entry(waiter).and_modify(|line| line.bytes += bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where the memory for a block comes from when no front has it: what is tried in turn, and how the pool grows, shrinks and
 //! ends.
 
-use super::central::{ALLOCATE, Core, GRANULARITY, MOST_STREAMS, State};
+use super::central::{Core, GRANULARITY, MOST_STREAMS, State};
 use super::heap::Effort;
 use super::recorder::{captures, reach};
 use super::settings::{OutOfMemoryInfo, PoolSettings, Reuse};
@@ -9,7 +9,6 @@ use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::memory::{Block, SharedResource};
 use crate::{Error, Result, Stream};
-use std::sync::PoisonError;
 
 /// Why the pool itself has no memory for a request.
 pub(super) struct Refusal {
@@ -131,7 +130,7 @@ impl Core {
         loop {
             match self.add_region(size, Some(request)) {
                 Ok(block) => return Ok(block),
-                Err(error @ Error::OutOfMemory { .. }) => *cause = Some(error),
+                Err(error) if error.is_out_of_memory() => *cause = Some(error),
                 Err(error) => return Err(error),
             }
             if size == bytes {
@@ -262,7 +261,7 @@ impl Core {
     /// Frees all regions when the work on them is done. A region of which that is not known is left to its context.
     fn end(&self) -> Result<()> {
         let mut result = self.wait_for_freed();
-        let pending: Vec<Stream> = self.state().heap.order.streams().map(|(stream, _)| stream.clone()).collect();
+        let pending: Vec<Stream> = self.state().heap.order.streams().into_iter().cloned().collect();
         // No event could be had of these.
         let waited = pending.iter().try_for_each(|stream| match captures(stream) {
             Ok(true) => Err(Error::InvalidArgument {

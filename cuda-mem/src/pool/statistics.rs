@@ -60,8 +60,8 @@ pub struct PendingBytes {
 
 /// What a pool has and does. Bytes, unless it is called a count.
 ///
-/// The peaks of `requested`, `allocated` and `blocks` are taken when memory moves between the fronts and the heap: they may
-/// miss less than what the fronts may hold.
+/// The peaks of `requested`, `allocated` and `blocks` are taken at every 32nd block from the heap, and whenever somebody
+/// asks; that of `active` only then. Between that they may miss what was there for a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Statistics {

@@ -1,24 +1,10 @@
 //! The heap under random histories: blocks do not overlap, no byte is handed out while work of a former owner may run,
 //! and nothing is refused that could be had.
 
+use super::model::{Model, STREAMS, Step, UNIT, history};
 use super::*;
-use crate::pool::order::world::{Progress, World};
+use crate::pool::order::world::World;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
-
-const STREAMS: usize = 4;
-const UNIT: u64 = 256;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Allocate { stream: usize, units: u64, effort: Effort },
-    Free { which: usize, stream: usize },
-    Complete { stream: usize },
-    Settle,
-    Synchronize,
-    Grow { units: u64 },
-    Trim { keep: u64 },
-}
 
 fn step() -> impl Strategy<Value = Step> {
     let stream = 0..STREAMS;
@@ -40,163 +26,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the test knows of one unit of memory.
-#[derive(Clone, Copy, Debug)]
-struct Unit {
-    used: bool,
-    last: Progress<STREAMS>,
-    by: Option<usize>,
-}
-
-struct Model {
-    heap: Heap<World<STREAMS>>,
-    world: World<STREAMS>,
-    units: BTreeMap<u64, Unit>,
-    live: Vec<(Block, usize)>,
-    next_base: u64,
-}
-
-impl Model {
-    fn new() -> Self {
-        let heap = Heap::new(UNIT).unwrap();
-        let mut model = Self { heap, world: World::new(), units: BTreeMap::new(), live: vec![], next_base: 1 << 20 };
-        model.grow(16);
-        model
-    }
-
-    fn grow(&mut self, units: u64) {
-        // Regions are neighbours, and the last unit of the source's memory is not whole.
-        let base = self.next_base;
-        self.next_base += units * UNIT;
-        self.heap.add(Block::device(base, (units * UNIT) as usize + 17)).unwrap();
-        let free = Unit { used: false, last: [0; STREAMS], by: None };
-        self.units.extend((0..units).map(|unit| (base + unit * UNIT, free)));
-    }
-
-    fn take(&mut self, step: Step) {
-        match step {
-            Step::Allocate { stream, units, effort } => self.allocate(stream, units, effort),
-            Step::Free { which, stream } => {
-                if self.live.is_empty() {
-                    return;
-                }
-                let (block, home) = self.live.swap_remove(which % self.live.len());
-                let mut last = self.units[&block.device_pointer].last;
-                if stream != home {
-                    self.world.join(stream, home);
-                    self.world.work(stream, &mut last);
-                }
-                assert!(self.heap.free(block.device_pointer, &stream));
-                assert!(!self.heap.free(block.device_pointer, &stream), "a second free is refused");
-                for (_, unit) in self.units.range_mut(bytes(block)) {
-                    *unit = Unit { used: false, last, by: Some(stream) };
-                }
-            }
-            Step::Complete { stream } => self.world.complete(stream),
-            Step::Settle => self.heap.order.settle(&mut self.world).unwrap(),
-            Step::Synchronize => {
-                self.synchronize();
-                // Now every stream may have everything that is free.
-                let largest = self.heap.largest_free();
-                let found = self.heap.allocate(largest.max(UNIT), &0, Effort::Ready, &mut self.world).unwrap();
-                assert_eq!(found.is_some(), largest > 0);
-                if let Some(block) = found {
-                    assert!(self.heap.free(block.device_pointer, &0));
-                }
-                self.synchronize();
-                assert_eq!(self.heap.order.stream_count(), 0);
-            }
-            Step::Grow { units } => self.grow(units),
-            Step::Trim { keep } => {
-                for block in self.heap.take_empty(keep) {
-                    let region = block.device_pointer..block.device_pointer + block.size as u64 / UNIT * UNIT;
-                    for (_, unit) in self.units.range(region.clone()) {
-                        // The memory goes to nobody's stream.
-                        assert!(!unit.used && (0..STREAMS).all(|stream| self.world.is_before(&unit.last, stream)));
-                    }
-                    self.units.retain(|address, _| !region.contains(address));
-                }
-            }
-        }
-    }
-
-    /// All work that freed memory waits for gets done, as the pool waits for it.
-    fn synchronize(&mut self) {
-        let ends = self.heap.order.ends(&mut self.world).unwrap();
-        ends.iter().for_each(|end| self.world.reach(end));
-        self.heap.order.settle(&mut self.world).unwrap();
-    }
-
-    fn allocate(&mut self, stream: usize, units: u64, effort: Effort) {
-        let runs = |free: &dyn Fn(&Unit) -> bool| {
-            let (mut run, mut longest, mut next) = (0, 0, 0);
-            for (address, unit) in &self.units {
-                let ends_region = self.heap.regions().any(|region| region.device_pointer == *address);
-                run = if !free(unit) {
-                    0
-                } else if *address == next && !ends_region {
-                    run + 1
-                } else {
-                    1
-                };
-                next = address + UNIT;
-                longest = longest.max(run);
-            }
-            longest
-        };
-        let any = runs(&|unit| !unit.used);
-        let own = runs(&|unit| !unit.used && unit.by.is_none_or(|by| by == stream));
-        let found = self.heap.allocate(units * UNIT, &stream, effort, &mut self.world).unwrap();
-        let Some(block) = found else {
-            assert!(own < units || effort != Effort::Thorough, "{own} units of its own were refused for {units}");
-            assert!(any < units || effort != Effort::Wait, "{any} units were refused for {units}, with a wait");
-            return;
-        };
-        assert_eq!(block.size as u64, units * UNIT);
-        let mut last = [0; STREAMS];
-        let range: Vec<_> = self.units.range(bytes(block)).map(|(_, unit)| *unit).collect();
-        assert_eq!(range.len() as u64, units);
-        for unit in range {
-            assert!(!unit.used, "{block:?} overlaps another block");
-            assert!(self.world.is_before(&unit.last, stream), "{block:?} is in use: {unit:?}");
-        }
-        self.world.work(stream, &mut last);
-        for (_, unit) in self.units.range_mut(bytes(block)) {
-            *unit = Unit { used: true, last, by: None };
-        }
-        self.live.push((block, stream));
-    }
-
-    /// What the heap says of itself is what the model knows.
-    fn compare(&self) {
-        let used = self.units.values().filter(|unit| unit.used).count() as u64 * UNIT;
-        assert_eq!((self.heap.used(), self.heap.reserved()), (used, self.units.len() as u64 * UNIT));
-        let (mut split, mut covered) = (0, 0);
-        for (region, ranges) in self.heap.ranges() {
-            let mut next = region.device_pointer;
-            let holds_blocks = ranges.iter().any(|range| range.used);
-            for range in ranges {
-                assert_eq!(range.bytes.start, next, "ranges leave no gap");
-                next = range.bytes.end;
-                for (_, unit) in self.units.range(range.bytes.clone()) {
-                    assert_eq!(unit.used, range.used);
-                    // Memory that waits for nothing is nobody's.
-                    let settled = (0..STREAMS).all(|stream| self.world.is_before(&unit.last, stream));
-                    assert!(range.used || range.stream.is_some() || settled);
-                }
-                let size = range.bytes.end - range.bytes.start;
-                covered += size;
-                split += if holds_blocks && !range.used { size } else { 0 };
-            }
-        }
-        assert_eq!((covered, split), (self.heap.reserved(), self.heap.figures.inactive_split.current));
-    }
-}
-
-fn bytes(block: Block) -> Range<u64> {
-    block.device_pointer..block.device_pointer + block.size as u64
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 2 } else { 300 },
@@ -211,13 +40,7 @@ proptest! {
             model.take(step);
             model.compare();
         }
-        // Everything can be freed and given back.
-        for (block, home) in std::mem::take(&mut model.live) {
-            prop_assert!(model.heap.free(block.device_pointer, &home));
-        }
-        model.synchronize();
-        model.heap.take_empty(0);
-        prop_assert_eq!((model.heap.reserved(), model.heap.regions().count()), (0, 0));
+        model.end();
     }
 }
 
@@ -229,4 +52,58 @@ fn one_streams_neighbours_are_one_range_at_once() {
     blocks.iter().for_each(|block| assert!(model.heap.free(block.device_pointer, &0)));
     let all = model.heap.allocate(16 * UNIT, &0, Effort::Ready, &mut model.world).unwrap();
     assert_eq!(all.map(|block| block.size as u64), Some(16 * UNIT));
+}
+
+#[test]
+fn the_fuzzers_corpus_keeps_the_order() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/heap");
+    let inputs = std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let count = inputs.take(if cfg!(miri) { 1 } else { usize::MAX }).map(|input| history(&input)).count();
+    assert!(count > 0);
+}
+
+/// Ten million operations of three streams in memory that is nearly full: a request is refused only if no free range holds
+/// it.
+#[test]
+fn nothing_is_refused_while_a_free_range_holds_it() {
+    let operations = if cfg!(miri) { 300 } else { 10_000_000 };
+    let mut world = World::<3>::new();
+    let mut heap = Heap::new(UNIT).unwrap();
+    for base in [1 << 30, 1 << 31, 1 << 32] {
+        heap.add(Block::device(base, 2000 * UNIT as usize)).unwrap();
+    }
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut number = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let (mut live, mut refused) = (Vec::new(), 0);
+    for _ in 0..operations {
+        let stream = number(3) as usize;
+        // More is allocated than freed, until it is full.
+        if number(20) < 11 || live.is_empty() {
+            let most = if number(50) == 0 { 2000 } else { 60 };
+            let units = 1 + number(most);
+            match heap.allocate(units * UNIT, &stream, Effort::Wait, &mut world).unwrap() {
+                Some(block) => live.push(block.device_pointer),
+                None => {
+                    refused += 1;
+                    let largest = heap.largest_free();
+                    assert!(largest < units * UNIT, "{units} units are refused, and {largest} bytes free");
+                    // Now and then its word is checked.
+                    if refused % 10_000 == 0 {
+                        let free = |id| heap.memory.ranges(id).filter(|range| range.block.is_none());
+                        let ranges = heap.regions.iter().flatten().flat_map(|region| free(region.id));
+                        assert_eq!(ranges.map(|range| range.size).max().unwrap_or(0), largest);
+                    }
+                }
+            }
+        } else {
+            let place = number(live.len() as u64) as usize;
+            assert!(heap.free(live.swap_remove(place), &stream));
+        }
+    }
+    assert!(cfg!(miri) || refused > operations / 100, "{refused} of {operations}");
 }

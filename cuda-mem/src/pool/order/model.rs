@@ -81,13 +81,13 @@ impl State {
                 if !self.order.is_ready(&bytes, id) && self.order.wait(&bytes, id, &mut self.world) != Ok(true) {
                     return Err("a wait that is possible was refused".into());
                 }
-                self.hand_out(stream, start, pages, bytes)?;
+                self.hand_out(stream, start, pages)?;
             }
             Step::Look { stream, start, pages } => {
                 let (bytes, id) = self.wanted(stream, start, pages)?;
                 self.order.look(&bytes, id, &mut self.world).map_err(|()| "the world gives no errors")?;
                 if self.order.is_ready(&bytes, id) {
-                    self.hand_out(stream, start, pages, bytes)?;
+                    self.hand_out(stream, start, pages)?;
                 }
             }
             Step::Free { start, stream } => {
@@ -131,8 +131,7 @@ impl State {
         known.next().is_some_and(|(id, _)| self.order.is_ready(&(start as u64..(start + pages) as u64), *id))
     }
 
-    fn hand_out(&mut self, stream: usize, start: usize, pages: usize, bytes: Range<u64>) -> Result<(), String> {
-        self.order.taken(bytes);
+    fn hand_out(&mut self, stream: usize, start: usize, pages: usize) -> Result<(), String> {
         for page in &self.pages[start..start + pages] {
             match page {
                 Page::Free { last, .. } if self.world.is_before(last, stream) => {}
@@ -182,7 +181,9 @@ impl State {
 
     /// What a page waits for: the stream, its event, and who need not wait.
     fn tag(&self, page: u64) -> Option<(usize, Option<Point<STREAMS>>, [bool; STREAMS])> {
-        let (_, tag) = self.order.tags_in(&(page..page + 1)).next()?;
+        // Tags of used bytes mean nothing.
+        let free = matches!(self.pages[page as usize], Page::Free { .. });
+        let (_, tag) = self.order.tags_in(&(page..page + 1)).next().filter(|_| free)?;
         let timeline = &self.order.timelines[&tag.stream];
         if tag.epoch <= timeline.passed {
             return None;
