@@ -273,7 +273,9 @@ impl PartialEq for Context {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-            || self.inner.raw == other.inner.raw && self.driver().is_same(other.driver())
+            || self.inner.raw == other.inner.raw
+                && self.inner.id == other.inner.id
+                && self.driver().is_same(other.driver())
     }
 }
 

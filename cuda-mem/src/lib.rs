@@ -22,6 +22,7 @@
 //! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
+//! | [`pool`] | a pool over any source, faster than the driver's |
 //! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
@@ -44,6 +45,13 @@ mod driver;
 mod drop_errors;
 mod error;
 mod event;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What the fuzz targets run.
+
+    pub use crate::pool::history as heap_history;
+}
 pub mod graph;
 mod host_buffer;
 mod host_copy;
@@ -52,6 +60,7 @@ pub mod ipc;
 mod kernels;
 pub mod mapped;
 pub mod memory;
+pub mod pool;
 mod range;
 mod stream;
 pub mod suballocator;
@@ -121,6 +130,7 @@ const _: () = {
     crosses_threads::<ipc::Channel>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
+    crosses_threads::<pool::Pool<memory::kind::Device>>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
     moves_between_threads::<ExecutableGraph>();

@@ -6,6 +6,7 @@
 pub mod cases;
 pub mod descriptors;
 pub mod kernel;
+pub mod pool_workloads;
 pub mod suite;
 
 use cuda_mem::memory::{DevicePool, PoolOptions};

@@ -9,8 +9,10 @@ use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
-    PoolOptions, VirtualMemory, VirtualOptions, kind::Any,
+    PoolOptions, VirtualMemory, VirtualOptions,
+    kind::{Any, Kind},
 };
+use cuda_mem::pool::{Pool, PoolSettings};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
@@ -262,6 +264,62 @@ fn sharing(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// A pool over several sources: growth, waits, reuse across streams, trimming, the fallback, and its end. After an error the
+/// pool goes on.
+fn pools(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut settings = PoolSettings::default();
+    settings.initial = 1 << 16;
+    settings.smallest_growth = 1 << 16;
+    settings.maximum = 1 << 18;
+    settings.front_capacity = 1 << 12;
+    pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
+    pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
+    let upstream = DevicePool::new(&context, &PoolOptions::default())?;
+    pool_work(&Pool::with_fallback(&upstream, &DeviceMemory::new(&context), &settings)?, &one, &two)
+}
+
+fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
+    let work = || -> Outcome {
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        // Until the other end is dropped, also by an error.
+        one.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        drop(Buffer::<u8, _>::uninit(pool, 1 << 16, one)?);
+        // The other stream waits; then the pool grows.
+        let second = Buffer::<u8, _>::uninit(pool, 1 << 16, two)?;
+        drop(open);
+        two.synchronize()?;
+        let third = Buffer::filled(pool, 1 << 17, 3u8, one)?;
+        let small = Buffer::filled(pool, 100, 4u8, one)?;
+        same("the third", &third.to_vec()?, &[3; 1 << 17])?;
+        drop((second, third, small));
+        // All of it, in one piece.
+        let large = Buffer::filled(pool, 1 << 18, 5u8, two)?;
+        same("the large one", &large.to_vec()?, &[5; 1 << 18])?;
+        let beyond = Buffer::filled(pool, 100, 6u8, one);
+        drop(large);
+        match beyond {
+            Err(Error::OutOfMemory { .. }) => {}
+            other => drop(other?),
+        }
+        pool.trim_to(0)?;
+        pool.reserve(1 << 17)?;
+        pool.release_stream(one)?;
+        pool.release_unused()?;
+        Ok(())
+    };
+    let outcome = work();
+    let statistics = pool.statistics();
+    assert_eq!((statistics.blocks.current, statistics.requested.current), (0, 0), "{outcome:?}");
+    if outcome.is_err() {
+        // There was one fault; the pool is as good as before.
+        let again = Buffer::filled(pool, 1 << 16, 7u8, two)?;
+        same("after the fault", &again.to_vec()?, &[7; 1 << 16])?;
+    }
+    outcome
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
 const ENDING: [&str; 15] = [
     "cuMemFree",
@@ -381,6 +439,12 @@ fn virtual_memory_survives_a_fault_at_every_call() -> Outcome {
 fn mapped_buffers_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("mapped buffers", mapped_buffers).map(drop)
+}
+
+#[test]
+fn pools_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools", pools).map(drop)
 }
 
 #[test]

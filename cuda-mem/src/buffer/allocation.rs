@@ -86,6 +86,10 @@ impl Allocation {
         if self.block.device_pointer == 0 {
             return Ok(());
         }
+        if resource.frees_without_context() {
+            // SAFETY: as below.
+            return unsafe { resource.deallocate(self.block, &self.home) };
+        }
         let (context, home) = (resource.context(), &self.home);
         let liveness = context.liveness();
         match liveness {

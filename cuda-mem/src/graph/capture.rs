@@ -5,6 +5,7 @@ use crate::error::{Error, call};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 /// To which threads a capture forbids calls that it would not notice, such as plain allocations.
@@ -63,9 +64,10 @@ impl Stream {
     #[doc(alias = "cuStreamEndCapture")]
     pub fn capture(&self, mode: CaptureMode, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let under_way = UnderWay::begin();
         // SAFETY: the stream lives; `Capture` ends what begins here.
         unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) }?;
-        let capture = Capture { stream: self, open: true };
+        let capture = Capture { stream: self, open: true, _under_way: under_way };
         record(self)?;
         capture.end()
     }
@@ -75,6 +77,33 @@ impl Stream {
 struct Capture<'stream> {
     stream: &'stream Stream,
     open: bool,
+    _under_way: UnderWay,
+}
+
+/// How many captures of this process go on.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a capture goes on that was begun here, so that a stream may be capturing: the driver need not be asked where
+/// none does.
+#[inline]
+pub(crate) fn captures_under_way() -> bool {
+    CAPTURES.load(Ordering::Relaxed) != 0
+}
+
+/// One capture, counted while it goes on.
+struct UnderWay;
+
+impl UnderWay {
+    fn begin() -> Self {
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Capture<'_> {

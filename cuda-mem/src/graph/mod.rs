@@ -29,6 +29,7 @@ mod executable;
 mod memory;
 mod relaxed;
 
+pub(crate) use capture::captures_under_way;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};

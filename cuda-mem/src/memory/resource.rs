@@ -72,6 +72,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
+    /// Whether [`deallocate`](Self::deallocate) calls the driver not at all, so that it may be called also when the context
+    /// has ended. Who frees need not ask then whether it has, and calls no [`abandon`](Self::abandon).
+    fn frees_without_context(&self) -> bool {
+        false
+    }
+
     /// Forgets a block: the context has ended, and the memory with it.
     fn abandon(&self, _block: Block) {}
 

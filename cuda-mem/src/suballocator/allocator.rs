@@ -43,6 +43,14 @@ pub struct RegionId {
     index: u32,
 }
 
+impl RegionId {
+    /// A number below the most regions that there ever were at once. A later region may get it again.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
 /// A block that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -227,6 +235,39 @@ impl Suballocator {
         let units = ((size.max(1) - 1) >> self.unit_log2) + 1;
         let request = Request { size: units, alignment: (alignment >> self.unit_log2).max(1) };
         let fit = self.free.find(&self.nodes, request)?;
+        self.take(fit, units, size)
+    }
+
+    /// Allocates `size` bytes where `place` says: it is asked about free ranges that are large enough, `limit` of them at
+    /// most, each by its region, its offset and its size in bytes, and gives the offset of the block, if the range may
+    /// hold it. The offset is a multiple of the granularity.
+    ///
+    /// `None` where `place` accepts nothing, or says what does not lie in the range.
+    pub fn allocate_where(
+        &mut self,
+        size: u64,
+        limit: usize,
+        mut place: impl FnMut(RegionId, u64, u64) -> Option<u64>,
+    ) -> Option<Block> {
+        if size > MAX_SIZE {
+            return None;
+        }
+        let units = ((size.max(1) - 1) >> self.unit_log2) + 1;
+        let (nodes, unit_log2) = (&self.nodes, self.unit_log2);
+        let fit = self.free.at_least(nodes, units).take(limit).find_map(|index| {
+            let node = &nodes[index];
+            let region = RegionId { serial: self.regions[node.region as usize].serial, index: node.region };
+            let offset = place(region, node.offset << unit_log2, node.size << unit_log2)?;
+            let start = offset >> unit_log2;
+            let inside = start >= node.offset && node.offset + node.size - start >= units;
+            (inside && start << unit_log2 == offset).then_some(Fit { index, start })
+        })?;
+        self.take(fit, units, size)
+    }
+
+    /// Makes a block of part of a free range.
+    #[inline]
+    fn take(&mut self, fit: Fit, units: u64, size: u64) -> Option<Block> {
         // The range may be divided into three.
         if self.nodes.room() < 2 {
             return None;

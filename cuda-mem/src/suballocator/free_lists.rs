@@ -136,13 +136,20 @@ impl FreeLists {
         None
     }
 
+    /// All ranges of at least this size, those of smaller classes first.
+    pub fn at_least<'list>(&'list self, nodes: &'list Nodes, size: u64) -> impl Iterator<Item = u32> + 'list {
+        let first = self.occupied.first_from(class_of(size));
+        let classes = core::iter::successors(first, |class| self.occupied.first_from(class + 1));
+        classes.flat_map(|class| self.list(nodes, class)).filter(move |index| nodes[*index].size >= size)
+    }
+
     /// The size of the largest free range, which is in the last list.
     pub fn largest(&self, nodes: &Nodes) -> u64 {
         let last = self.occupied.last().into_iter().flat_map(|class| self.list(nodes, class));
         last.map(|index| nodes[index].size).max().unwrap_or(0)
     }
 
-    fn list(&self, nodes: &Nodes, class: usize) -> impl Iterator<Item = u32> {
+    fn list<'list>(&'list self, nodes: &'list Nodes, class: usize) -> impl Iterator<Item = u32> + 'list {
         let some = |index: u32| (index != NONE).then_some(index);
         core::iter::successors(some(self.heads[class]), move |&index| some(nodes[index].next_free))
     }

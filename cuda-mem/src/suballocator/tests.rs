@@ -389,3 +389,29 @@ fn options_and_regions_that_cannot_be_are_refused() {
 fn an_alignment_that_is_no_power_of_two_is_named() {
     suballocator(1).allocate(1, 0);
 }
+
+#[test]
+fn a_block_goes_where_its_place_says() {
+    let mut memory = Suballocator::new(SuballocatorOptions { granularity: 16 }).unwrap();
+    let (one, two) = (memory.add_region(160).unwrap(), memory.add_region(320).unwrap());
+    let mut asked = Vec::new();
+    let block = memory.allocate_where(20, usize::MAX, |region, offset, size| {
+        asked.push((region, offset, size));
+        (region == two).then_some(offset + 48)
+    });
+    let block = block.unwrap();
+    assert_eq!((block.region, block.offset, block.size), (two, 48, 32));
+    assert_eq!(asked, [(one, 0, 160), (two, 0, 320)]);
+    memory.audit();
+    // What is no place in the range is refused, and so is what lies behind the limit.
+    assert_eq!(memory.allocate_where(20, usize::MAX, |_, offset, _| Some(offset + 8)), None);
+    assert_eq!(memory.allocate_where(20, usize::MAX, |_, offset, size| Some(offset + size - 16)), None);
+    assert_eq!(memory.allocate_where(20, 1, |region, offset, _| (region == two).then_some(offset)), None);
+    // Only ranges that are large enough are asked about: 48 bytes before the block, 240 behind it.
+    let mut sizes = Vec::new();
+    assert_eq!(memory.allocate_where(49, usize::MAX, |_, _, size| (sizes.push(size), None).1), None);
+    assert_eq!(sizes, [160, 240]);
+    memory.free(block.id).unwrap();
+    memory.audit();
+    assert_eq!(memory.largest_free(), 320);
+}

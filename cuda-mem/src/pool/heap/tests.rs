@@ -1,0 +1,109 @@
+//! The heap under random histories: blocks do not overlap, no byte is handed out while work of a former owner may run,
+//! and nothing is refused that could be had.
+
+use super::model::{Model, STREAMS, Step, UNIT, history};
+use super::*;
+use crate::pool::order::world::World;
+use proptest::prelude::*;
+
+fn step() -> impl Strategy<Value = Step> {
+    let stream = 0..STREAMS;
+    let effort = prop_oneof![
+        Just(Effort::Ready),
+        Just(Effort::Thorough),
+        Just(Effort::Passed),
+        Just(Effort::Wait),
+        Just(Effort::Wait)
+    ];
+    prop_oneof![
+        8 => (stream.clone(), 1..12u64, effort).prop_map(|(stream, units, effort)| Step::Allocate { stream, units, effort }),
+        7 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Step::Free { which, stream }),
+        2 => stream.prop_map(|stream| Step::Complete { stream }),
+        1 => Just(Step::Settle),
+        1 => Just(Step::Synchronize),
+        1 => (1..40u64).prop_map(|units| Step::Grow { units }),
+        1 => (0..60u64).prop_map(|keep| Step::Trim { keep: keep * UNIT }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 300 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_histories_keep_the_order(steps in prop::collection::vec(step(), if cfg!(miri) { 1..30 } else { 1..300 })) {
+        let mut model = Model::new();
+        for step in steps {
+            model.take(step);
+            model.compare();
+        }
+        model.end();
+    }
+}
+
+#[test]
+fn one_streams_neighbours_are_one_range_at_once() {
+    let mut model = Model::new();
+    let blocks: Vec<_> =
+        (0..16).map(|_| model.heap.allocate(UNIT, &0, Effort::Ready, &mut model.world).unwrap().unwrap()).collect();
+    blocks.iter().for_each(|block| assert!(model.heap.free(block.device_pointer, &0)));
+    let all = model.heap.allocate(16 * UNIT, &0, Effort::Ready, &mut model.world).unwrap();
+    assert_eq!(all.map(|block| block.size as u64), Some(16 * UNIT));
+}
+
+#[test]
+fn the_fuzzers_corpus_keeps_the_order() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/heap");
+    let inputs = std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let count = inputs.take(if cfg!(miri) { 1 } else { usize::MAX }).map(|input| history(&input)).count();
+    assert!(count > 0);
+}
+
+/// Ten million operations of three streams in memory that is nearly full: a request is refused only if no free range holds
+/// it.
+#[test]
+fn nothing_is_refused_while_a_free_range_holds_it() {
+    let operations = if cfg!(miri) { 300 } else { 10_000_000 };
+    let mut world = World::<3>::new();
+    let mut heap = Heap::new(UNIT).unwrap();
+    for base in [1 << 30, 1 << 31, 1 << 32] {
+        heap.add(Block::device(base, 2000 * UNIT as usize)).unwrap();
+    }
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut number = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let (mut live, mut refused) = (Vec::new(), 0);
+    for _ in 0..operations {
+        let stream = number(3) as usize;
+        // More is allocated than freed, until it is full.
+        if number(20) < 11 || live.is_empty() {
+            let most = if number(50) == 0 { 2000 } else { 60 };
+            let units = 1 + number(most);
+            match heap.allocate(units * UNIT, &stream, Effort::Wait, &mut world).unwrap() {
+                Some(block) => live.push(block.device_pointer),
+                None => {
+                    refused += 1;
+                    let largest = heap.largest_free();
+                    assert!(largest < units * UNIT, "{units} units are refused, and {largest} bytes free");
+                    // Now and then its word is checked.
+                    if refused % 10_000 == 0 {
+                        let free = |id| heap.memory.ranges(id).filter(|range| range.block.is_none());
+                        let ranges = heap.regions.iter().flatten().flat_map(|region| free(region.id));
+                        assert_eq!(ranges.map(|range| range.size).max().unwrap_or(0), largest);
+                    }
+                }
+            }
+        } else {
+            let place = number(live.len() as u64) as usize;
+            assert!(heap.free(live.swap_remove(place), &stream));
+        }
+    }
+    assert!(cfg!(miri) || refused > operations / 100, "{refused} of {operations}");
+}

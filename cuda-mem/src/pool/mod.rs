@@ -1,0 +1,344 @@
+//! A pool over any source of memory: allocations and frees in stream order, most of them without a call of the driver.
+//!
+//! A [`Pool`] takes large regions from its source and divides them. A block that is freed on a stream serves the same
+//! stream again at once. Another stream gets it when an event that was recorded after the free has passed, or is told to
+//! wait for that event; no event exists until another stream wants the memory.
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! use cuda_mem::memory::PinnedMemory;
+//! use cuda_mem::pool::{Pool, PoolSettings};
+//! use cuda_mem::{Buffer, Stream};
+//!
+//! let stream = Stream::new(&context)?;
+//! let pool = Pool::new(&PinnedMemory::new(&context), &PoolSettings::default())?;
+//! let buffer = Buffer::from_slice(&pool, &[1u32, 2, 3], &stream)?;
+//! assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+//! assert_eq!(pool.statistics().requested.current, 12);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+//!
+//! # How it works
+//!
+//! **Fronts** keep what threads have freed last, by stream and size. A thread works with one front, so that an allocation
+//! that a front serves takes no lock that others want. What fronts keep is bounded, and the heap takes it back when it
+//! runs short.
+//!
+//! **The heap** divides regions with a [`Suballocator`](crate::suballocator::Suballocator), and knows of every free byte
+//! which stream it waits for. Free ranges are joined at once, whoever freed them: what bytes wait for belongs to the
+//! bytes, so that nothing is lost when ranges are joined and divided again.
+//!
+//! **When memory runs short**, this is tried in turn: what is free for the stream as things are known; events of other
+//! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing, by less where the source has less; waiting for all freed memory on
+//! the CPU, so that it lies together; giving empty regions back to make room for a larger one; the
+//! [hook](PoolSettings::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
+//! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+//!
+//! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
+//! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.
+//!
+//! **Captures**: memory is not given to a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)).
+
+mod central;
+mod classes;
+mod front;
+#[cfg(test)]
+mod front_tests;
+mod gate;
+mod heap;
+#[cfg(all(test, not(miri)))]
+mod loom;
+mod names;
+mod order;
+mod recorder;
+mod resizing;
+mod room;
+mod settings;
+mod share;
+mod snapshot;
+mod statistics;
+mod strays;
+mod sync;
+mod threads;
+
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::{Context, Error, Result, Stream};
+use central::{Core, State};
+use core::fmt;
+use core::marker::PhantomData;
+use cuda_sys::CUdeviceptr;
+use heap::HeapRange;
+use share::Shares;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[cfg(fuzzing)]
+pub use heap::model::history;
+pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
+pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
+pub use statistics::{Figure, PendingBytes, Statistics};
+
+/// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::memory::{DeviceMemory, kind};
+/// use cuda_mem::pool::{Pool, PoolSettings};
+/// use cuda_mem::{Buffer, Stream};
+///
+/// let stream = Stream::new(&context)?;
+/// let pool: Pool<kind::Device> = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
+/// let first = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
+/// let address = first.device_pointer();
+/// drop(first);
+/// let second = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?; // in order of the stream
+/// assert_eq!(second.device_pointer(), address);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Pool<K> {
+    shares: Arc<Shares>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Pool<K> {
+    /// A pool that draws on `upstream`. The first region is allocated now.
+    ///
+    /// # Errors
+    ///
+    /// The source has no room, or no memory that can be divided: it needs an address for devices; the driver refuses.
+    pub fn new<R>(upstream: &R, settings: &PoolSettings) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+    {
+        Ok(Self::of(Core::new(upstream.share(), None, settings)?))
+    }
+
+    /// A pool that asks `fallback` for single blocks, where it has no memory and cannot grow.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); or the fallback is of another device or driver, or its memory may be addressed by others.
+    pub fn with_fallback<R, F>(upstream: &R, fallback: &F, settings: &PoolSettings) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+        F: ResourceHandle<Kind = K> + ?Sized,
+    {
+        let (upstream, fallback) = (upstream.share(), fallback.share());
+        let alike = upstream.accessibility() == fallback.accessibility()
+            && upstream.is_on_device() == fallback.is_on_device()
+            && upstream.context() == fallback.context();
+        if !alike {
+            return Err(Error::InvalidArgument {
+                call: "Pool::with_fallback",
+                argument: "fallback",
+                value: format!("{:?} in {:?}", fallback.accessibility(), fallback.context()).into(),
+                rule: "it has to be of the same context and addressable by the same as the pool's source",
+            });
+        }
+        Ok(Self::of(Core::new(upstream, Some(fallback), settings)?))
+    }
+
+    fn of(core: Core) -> Self {
+        Self { shares: Arc::new(Shares::new(core)), kind: PhantomData }
+    }
+}
+
+impl<K> Pool<K> {
+    fn core(&self) -> &Core {
+        self.shares.core()
+    }
+
+    /// The context that the pool works in.
+    pub fn context(&self) -> &Context {
+        self.core().context()
+    }
+
+    /// What the pool draws on.
+    pub fn upstream(&self) -> &SharedResource {
+        &self.core().upstream
+    }
+
+    /// The unit in bytes that blocks begin and end at: the larger of 256 and the memory's atom.
+    pub fn granularity(&self) -> usize {
+        1 << self.core().unit_log2
+    }
+
+    /// Grows until the pool has `bytes` of its source, free and used together.
+    ///
+    /// # Errors
+    ///
+    /// The maximum forbids it; the source has no room.
+    pub fn reserve(&self, bytes: usize) -> Result<()> {
+        self.core().reserve(bytes)
+    }
+
+    /// Gives regions back that hold no blocks and whose work is done, as long as at least `keep` bytes stay. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Work failed; the source does not take a region back, which stays the pool's.
+    #[doc(alias = "cuMemPoolTrimTo")]
+    pub fn trim_to(&self, keep: usize) -> Result<()> {
+        self.core().trim(keep, false)
+    }
+
+    /// Waits for the work that freed memory waits for, and gives all regions back that hold no blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`trim_to`](Self::trim_to).
+    pub fn release_unused(&self) -> Result<()> {
+        self.core().trim(0, true)
+    }
+
+    /// Gives a block a name, which a [snapshot](Self::snapshot) shows until the block is freed. Whether the pool has such a
+    /// block: one of the fallback gets no name.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # let stream = Stream::new(&context)?;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
+    /// let weights = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
+    /// assert!(pool.set_name(weights.device_pointer(), "weights"));
+    /// assert!(pool.snapshot().to_json().contains("\"weights\""));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn set_name(&self, device_pointer: CUdeviceptr, name: &str) -> bool {
+        self.core().set_name(device_pointer, name)
+    }
+
+    /// Waits for the work of a stream, and lets go of the stream.
+    ///
+    /// A pool holds the streams that freed memory waits for. Streams of this crate live as long as they are held; a
+    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)) must be let go before it is
+    /// destroyed, and no buffer may have it as its home any more.
+    ///
+    /// # Errors
+    ///
+    /// Work failed, or the driver refuses; the stream is still held.
+    pub fn release_stream(&self, stream: &Stream) -> Result<()> {
+        self.core().release_stream(stream)
+    }
+
+    /// What the pool has and does.
+    pub fn statistics(&self) -> Statistics {
+        let mut state = self.core().state();
+        self.figures(&mut state, &self.in_fronts())
+    }
+
+    /// Lets all peaks begin anew.
+    pub fn reset_peaks(&self) {
+        let core = self.core();
+        let mut state = core.state();
+        core.sample(&mut state);
+        let live = &mut state.live;
+        [&mut live.requested, &mut live.allocated, &mut live.blocks].into_iter().for_each(Figure::reset_peak);
+        let figures = &mut state.heap.figures;
+        let all = [&mut figures.reserved, &mut figures.regions, &mut figures.inactive_split];
+        all.into_iter().for_each(Figure::reset_peak);
+        state.active.reset_peak();
+    }
+
+    /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut state = self.core().state();
+        let in_fronts = self.in_fronts();
+        let statistics = self.figures(&mut state, &in_fronts);
+        let region = |(block, ranges): (Block, Vec<HeapRange<Stream>>)| RegionSnapshot {
+            address: block.device_pointer,
+            size: block.size as u64,
+            blocks: ranges
+                .into_iter()
+                .map(|range| {
+                    let kept = in_fronts.get(&range.bytes.start).map(|(stream, _)| *stream);
+                    let waits = range.stream.map(|stream| stream.raw().addr() as u64);
+                    BlockSnapshot {
+                        offset: range.bytes.start - block.device_pointer,
+                        size: range.bytes.end - range.bytes.start,
+                        state: match (range.used, kept, waits) {
+                            (true, None, _) => BlockState::Allocated,
+                            (true, Some(_), _) => BlockState::InFront,
+                            (false, _, Some(_)) => BlockState::Pending,
+                            (false, _, None) => BlockState::Free,
+                        },
+                        stream: waits.or(kept),
+                        name: state.names.get(range.bytes.start).filter(|_| range.used).map(str::to_owned),
+                    }
+                })
+                .collect(),
+        };
+        Snapshot {
+            device: self.context().device().ordinal(),
+            granularity: self.granularity() as u64,
+            regions: state.heap.ranges().into_iter().map(region).collect(),
+            statistics,
+        }
+    }
+
+    /// The blocks in fronts by address: stream and size.
+    fn in_fronts(&self) -> HashMap<u64, (u64, u64)> {
+        let mut kept = HashMap::new();
+        self.core().fronts.each(|stream, block| {
+            kept.insert(block.device_pointer, (stream.raw().addr() as u64, block.size as u64));
+        });
+        kept
+    }
+
+    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
+        self.core().sample(state);
+        let freed = state.heap.pending();
+        state.active.set(state.heap.used() + freed.iter().map(|(_, bytes)| bytes).sum::<u64>());
+        let mut pending = HashMap::new();
+        let freed = freed.iter().map(|(stream, bytes)| (stream.raw().addr() as u64, *bytes));
+        for (stream, bytes) in freed.chain(in_fronts.values().copied()) {
+            *pending.entry(stream).or_insert(0) += bytes;
+        }
+        let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
+        pending.sort_unstable_by_key(|pending| pending.stream);
+        Statistics {
+            requested: state.live.requested,
+            allocated: state.live.allocated,
+            blocks: state.live.blocks,
+            active: state.active,
+            inactive_split: state.heap.figures.inactive_split,
+            reserved: state.heap.figures.reserved,
+            regions: state.heap.figures.regions,
+            in_fronts: in_fronts.values().map(|(_, size)| size).sum(),
+            pending,
+            largest_free: state.heap.largest_free(),
+            fragmentation: state.heap.fragmentation(),
+            events_recorded: state.clock.recorded,
+            waits: state.clock.waits,
+            retries: state.retries,
+            out_of_memory: state.out_of_memory,
+        }
+    }
+}
+
+impl<K> Clone for Pool<K> {
+    fn clone(&self) -> Self {
+        Self { shares: self.shares.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Pool<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("upstream", self.upstream())
+            .field("settings", &self.core().settings)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the memory is the source's, which is of kind `K`, and the fallback's, which is too.
+unsafe impl<K: Kind> ResourceHandle for Pool<K> {
+    type Kind = K;
+
+    fn share(&self) -> SharedResource {
+        self.shares.share()
+    }
+}

@@ -1,0 +1,69 @@
+//! Names of blocks, and whether a block that is freed may have one: freeing others takes no lock.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+
+/// How many counts there are.
+const COUNTS: usize = 256;
+
+/// How many names there are, by part of the address. Anybody may ask.
+#[derive(Debug)]
+pub(super) struct NameCounts([AtomicU32; COUNTS]);
+
+/// The names by address, which the pool's lock guards.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<u64, Box<str>>);
+
+impl NameCounts {
+    pub const fn new() -> Self {
+        Self([const { AtomicU32::new(0) }; COUNTS])
+    }
+
+    /// Whether a block may have a name. Who has a block knows of its name.
+    #[inline]
+    pub fn may_name(&self, address: u64) -> bool {
+        self.count(address).load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn count(&self, address: u64) -> &AtomicU32 {
+        // Blocks begin at multiples of 256.
+        &self.0[(address >> 8) as usize % COUNTS]
+    }
+}
+
+impl Names {
+    pub fn set(&mut self, address: u64, name: &str, counts: &NameCounts) {
+        if self.0.insert(address, name.into()).is_none() {
+            counts.count(address).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn forget(&mut self, address: u64, counts: &NameCounts) {
+        if self.0.remove(&address).is_some() {
+            counts.count(address).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn get(&self, address: u64) -> Option<&str> {
+        self.0.get(&address).map(|name| &**name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blocks_that_may_have_names_are_looked_up() {
+        let (mut names, counts) = (Names::default(), NameCounts::new());
+        names.set(0x1000, "one", &counts);
+        names.set(0x1000, "two", &counts);
+        assert_eq!((names.get(0x1000), names.get(0x1100)), (Some("two"), None));
+        assert!(counts.may_name(0x1000) && !counts.may_name(0x1100));
+        names.forget(0x1100, &counts);
+        names.forget(0x1000, &counts);
+        names.forget(0x1000, &counts);
+        assert!(!counts.may_name(0x1000) && names.get(0x1000).is_none());
+    }
+}

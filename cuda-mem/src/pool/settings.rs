@@ -1,0 +1,136 @@
+//! How a pool behaves.
+
+use core::fmt;
+use std::sync::Arc;
+
+/// When a stream may have memory that another stream has freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reuse {
+    /// Never while the pool can grow: no event is recorded and no stream is told to wait.
+    SameStreamOnly,
+    /// When an event that was recorded after the free has passed.
+    WhenPassed,
+    /// As `WhenPassed`; and where the pool would have to grow, the stream is told to wait for the event.
+    #[default]
+    Wait,
+}
+
+/// What a pool could not serve, for [`PoolSettings::on_out_of_memory`]. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutOfMemoryInfo {
+    /// What was asked for.
+    pub requested: usize,
+    /// What the pool has of its source.
+    pub reserved: usize,
+    /// What of that no block uses.
+    pub free: usize,
+    /// The largest free range.
+    pub largest_free: usize,
+    /// How often the hook has been called for this request before.
+    pub attempt: u32,
+}
+
+/// Is called where there is no memory left: it may free some, also of this pool, and says whether to look again.
+pub type OutOfMemoryHook = Arc<dyn Fn(&OutOfMemoryInfo) -> bool + Send + Sync>;
+
+/// How a pool behaves. Sizes are in bytes.
+///
+/// ```
+/// use cuda_mem::pool::{PoolSettings, Reuse};
+/// let mut settings = PoolSettings::default();
+/// settings.reuse = Reuse::WhenPassed;
+/// settings.maximum = 4 << 30;
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct PoolSettings {
+    /// The first region, which the pool is made with. 2 MiB by default.
+    pub initial: usize,
+    /// Each time it grows, the pool becomes larger by this factor, within the bounds of
+    /// [`smallest_growth`](Self::smallest_growth) and [`largest_growth`](Self::largest_growth). 2 by default.
+    pub growth_factor: f64,
+    /// The smallest region that the pool grows by. 2 MiB by default.
+    pub smallest_growth: usize,
+    /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
+    pub largest_growth: usize,
+    /// What all regions together may have. No limit by default.
+    pub maximum: usize,
+    /// When streams may have each other's memory.
+    pub reuse: Reuse,
+    /// How much freed memory each front keeps, out of reach of other threads until memory runs short. There are at most
+    /// 16 fronts. 8 MiB by default; 0 for no fronts.
+    pub front_capacity: usize,
+    /// Is called where there is no memory left, before the fallback is asked. None by default.
+    pub on_out_of_memory: Option<OutOfMemoryHook>,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            initial: 2 << 20,
+            growth_factor: 2.0,
+            smallest_growth: 2 << 20,
+            largest_growth: 256 << 20,
+            maximum: usize::MAX,
+            reuse: Reuse::default(),
+            front_capacity: 8 << 20,
+            on_out_of_memory: None,
+        }
+    }
+}
+
+impl fmt::Debug for PoolSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSettings")
+            .field("initial", &self.initial)
+            .field("growth_factor", &self.growth_factor)
+            .field("smallest_growth", &self.smallest_growth)
+            .field("largest_growth", &self.largest_growth)
+            .field("maximum", &self.maximum)
+            .field("reuse", &self.reuse)
+            .field("front_capacity", &self.front_capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PoolSettings {
+    /// The region to grow by for a block of `needed` bytes, all in whole units of `unit`; `None` if the maximum forbids it.
+    pub(super) fn growth(&self, needed: usize, reserved: usize, unit: usize) -> Option<usize> {
+        let room = self.maximum.saturating_sub(reserved) / unit * unit;
+        if needed > room {
+            return None;
+        }
+        // Too large a product is the largest number, and less than nothing is 0.
+        let more = (reserved as f64 * (self.growth_factor - 1.0)) as usize;
+        let usual = more.min(self.largest_growth).max(self.smallest_growth).max(needed);
+        Some(usual.checked_next_multiple_of(unit).map_or(room, |size| size.min(room)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_keeps_to_its_bounds_and_always_holds_the_block() {
+        let settings =
+            PoolSettings { smallest_growth: 1000, largest_growth: 4000, maximum: 10_000, ..PoolSettings::default() };
+        for (needed, reserved, expected) in [
+            (256, 0, Some(1024)),
+            (256, 2048, Some(2048)),
+            (256, 5120, Some(4096)),
+            (4608, 2048, Some(4608)),
+            (256, 9216, Some(768)),
+            (1024, 9216, None),
+            (9984, 0, Some(9984)),
+            (10_240, 0, None),
+        ] {
+            assert_eq!(settings.growth(needed, reserved, 256), expected, "{needed} of {reserved}");
+        }
+        let wild = PoolSettings { growth_factor: f64::INFINITY, ..PoolSettings::default() };
+        assert_eq!(wild.growth(256, 1 << 20, 256), Some(256 << 20));
+        assert_eq!(PoolSettings { growth_factor: -1.0, ..wild }.growth(256, 1 << 20, 256), Some(2 << 20));
+    }
+}

@@ -1,0 +1,101 @@
+//! The pool as buffers hold it.
+
+use super::central::Core;
+use super::threads::{front_count, thread_number};
+use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::{Context, Result, Stream};
+use std::sync::Arc;
+
+/// What buffers count references to: one for each front, so that threads do not all write one count. Alone in its cache
+/// lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Share {
+    core: Arc<Core>,
+}
+
+/// All of a pool's shares.
+#[derive(Debug)]
+pub(super) struct Shares {
+    core: Arc<Core>,
+    shares: Box<[Arc<Share>]>,
+}
+
+impl Shares {
+    pub fn new(core: Core) -> Self {
+        let core = Arc::new(core);
+        let shares = (0..front_count()).map(|_| Arc::new(Share { core: core.clone() })).collect();
+        Self { core, shares }
+    }
+
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    #[inline]
+    pub fn share(&self) -> SharedResource {
+        self.shares[thread_number() & (self.shares.len() - 1)].clone()
+    }
+}
+
+// SAFETY: the heap's blocks do not overlap, and lie in memory of the source; the order lets a stream have a block when
+// work of its former streams comes before.
+unsafe impl MemoryResource for Share {
+    #[inline]
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.core.allocate(size, alignment, stream)
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        self.core.deallocate(block, stream)
+    }
+
+    fn abandon(&self, block: Block) {
+        self.core.abandon(block);
+    }
+
+    fn frees_without_context(&self) -> bool {
+        // A block of the fallback is freed by the driver.
+        self.core.strays.is_none()
+    }
+
+    fn context(&self) -> &Context {
+        self.core.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.core.upstream.accessibility()
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.core.upstream.is_on_device()
+    }
+
+    fn atom(&self, block: Block) -> usize {
+        self.stray(block).map_or(self.core.atom, |source| source.atom(block))
+    }
+
+    fn is_coherent(&self, block: Block) -> bool {
+        self.stray(block).map_or(self.core.is_coherent, |source| source.is_coherent(block))
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.source_at(start).invalidate(start, length)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.source_at(start).flush(start, length)
+    }
+}
+
+impl Share {
+    /// The fallback, if the block is of it.
+    fn stray(&self, block: Block) -> Option<&SharedResource> {
+        self.core.strays.as_ref().and_then(|strays| strays.of(block))
+    }
+
+    fn source_at(&self, start: *mut u8) -> &SharedResource {
+        self.core.strays.as_ref().and_then(|strays| strays.at(start)).unwrap_or(&self.core.upstream)
+    }
+}

@@ -1,0 +1,204 @@
+//! Workloads for pools, and for any other source of memory: the shapes in which peers measure themselves. They need
+//! nothing but the facade.
+//!
+//! Times are of the CPU, in nanoseconds. No workload gives a stream any work.
+
+use cuda_mem::memory::{Block, MemoryResource, ResourceHandle};
+use cuda_mem::{Buffer, Error, Stream};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// How long a workload is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// The median is of this many.
+    pub rounds: usize,
+    /// How many allocations there are in each round.
+    pub batch: usize,
+}
+
+/// Numbers that look random and are the same in each run (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// The next number.
+    pub fn next_number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 256 bytes to 2 MiB, every power of two as often as another.
+    pub fn size(&mut self) -> usize {
+        let exponent = 8.0 + 13.0 * (self.next_number() >> 11) as f64 / (1u64 << 53) as f64;
+        exponent.exp2() as usize
+    }
+}
+
+/// The median time of one run of several, in nanoseconds. The first round warms.
+fn median(length: Length, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let mut times = Vec::with_capacity(length.rounds + 1);
+    for _ in 0..=length.rounds {
+        let start = Instant::now();
+        for _ in 0..length.batch {
+            run()?;
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e9 / length.batch as f64);
+    }
+    times.remove(0);
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+fn free(resource: &dyn MemoryResource, block: Block, stream: &Stream) -> Result<(), Error> {
+    // SAFETY: the workloads free each block once, and give it no work.
+    unsafe { resource.deallocate(block, stream) }
+}
+
+/// A block allocated and freed at once.
+///
+/// # Errors
+///
+/// The source's.
+pub fn pair(resource: &dyn MemoryResource, stream: &Stream, size: usize, length: Length) -> Result<f64, Error> {
+    median(length, || {
+        let block = resource.allocate(black_box(size), 256, stream)?;
+        free(resource, black_box(block), stream)
+    })
+}
+
+/// The same through a [`Buffer`] that is dropped.
+///
+/// # Errors
+///
+/// As [`pair`].
+pub fn buffer_pair<R>(handle: &R, stream: &Stream, size: usize, length: Length) -> Result<f64, Error>
+where
+    R: ResourceHandle,
+{
+    median(length, || Buffer::<u8, _>::uninit(handle, black_box(size), stream).map(|buffer| drop(black_box(buffer))))
+}
+
+/// Random blocks freed and others allocated in their places, with so many live: the time of one operation, which is a free
+/// or an allocation.
+///
+/// # Errors
+///
+/// As [`pair`].
+pub fn random(resource: &dyn MemoryResource, stream: &Stream, live: usize, length: Length) -> Result<f64, Error> {
+    let mut numbers = Numbers(live as u64);
+    let mut blocks = Vec::with_capacity(live);
+    for _ in 0..live {
+        blocks.push(resource.allocate(numbers.size(), 256, stream)?);
+    }
+    let plan: Vec<(usize, usize)> =
+        (0..length.batch).map(|_| (numbers.next_number() as usize % live, numbers.size())).collect();
+    let mut next = 0;
+    let time = median(length, || {
+        let (index, size) = plan[next % plan.len()];
+        next += 1;
+        free(resource, blocks[index], stream)?;
+        blocks[index] = resource.allocate(size, 256, stream)?;
+        Ok(())
+    })?;
+    blocks.into_iter().try_for_each(|block| free(resource, block, stream))?;
+    Ok(time / 2.0)
+}
+
+/// What a workload took whose single times were measured, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Distribution {
+    /// The mean, measured over many at once.
+    pub mean: f64,
+    /// 999 of 1000 took no longer, the clock's own time taken off.
+    pub p999: f64,
+}
+
+/// A block of 1 KiB allocated and freed among so many holes of 1 KiB, no two of which are neighbours.
+///
+/// # Errors
+///
+/// As [`pair`].
+pub fn holes(
+    resource: &dyn MemoryResource,
+    stream: &Stream,
+    holes: usize,
+    length: Length,
+) -> Result<Distribution, Error> {
+    let mut blocks = Vec::with_capacity(2 * holes);
+    for _ in 0..2 * holes {
+        blocks.push(resource.allocate(1024, 256, stream)?);
+    }
+    for block in blocks.iter().step_by(2) {
+        free(resource, *block, stream)?;
+    }
+    let mut run = || {
+        let block = resource.allocate(black_box(1024), 256, stream)?;
+        free(resource, black_box(block), stream)
+    };
+    let mean = median(length, &mut run)?;
+    let (mut times, mut clock) = (Vec::new(), Vec::new());
+    for _ in 0..length.rounds * length.batch {
+        let start = Instant::now();
+        run()?;
+        let end = Instant::now();
+        times.push((end - start).as_nanos() as f64);
+        clock.push(end.elapsed().as_nanos() as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    clock.sort_by(f64::total_cmp);
+    for block in blocks.iter().skip(1).step_by(2) {
+        free(resource, *block, stream)?;
+    }
+    let p999 = times[times.len() * 999 / 1000] - clock[clock.len() / 2];
+    Ok(Distribution { mean, p999: p999.max(0.0) })
+}
+
+/// Each thread keeps 8 blocks of 256 bytes to 64 KiB live, and replaces them in turn: millions of operations a second, all
+/// threads together. Thread `n` works on stream `n` of those given, which begin anew.
+///
+/// # Errors
+///
+/// As [`pair`].
+///
+/// # Panics
+///
+/// There is no stream.
+pub fn threads<R>(handle: &R, streams: &[Stream], threads: usize, length: Length) -> Result<f64, Error>
+where
+    R: ResourceHandle + Sync,
+{
+    let (ready, rounds) = (Barrier::new(threads + 1), length.rounds * length.batch);
+    std::thread::scope(|scope| {
+        let work = |thread: usize| -> Result<(), Error> {
+            // On its own thread: pools may give each a handle of its own.
+            let resource = handle.share();
+            let stream = &streams[thread % streams.len()];
+            let sizes: Vec<usize> = (0..8).map(|step| 256 << step).collect();
+            let mut blocks = Vec::new();
+            for size in &sizes {
+                blocks.push(resource.allocate(*size, 256, stream)?);
+            }
+            ready.wait();
+            for round in 0..rounds {
+                let place = round % 8;
+                free(&*resource, blocks[place], stream)?;
+                blocks[place] = resource.allocate(sizes[place], 256, stream)?;
+            }
+            ready.wait();
+            blocks.into_iter().try_for_each(|block| free(&*resource, block, stream))
+        };
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        ready.wait();
+        let start = Instant::now();
+        ready.wait();
+        let time = start.elapsed().as_secs_f64();
+        for handle in handles {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(2.0 * (threads * rounds) as f64 / time / 1e6)
+    })
+}

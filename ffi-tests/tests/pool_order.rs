@@ -1,0 +1,237 @@
+//! The order that a pool keeps where it is not plain: default streams, streams of others, captures, hooks that use the pool
+//! while it works, and streams that lag behind. One test at a time: the ledger is one for the process.
+
+use cuda_mem::adaptor::{AfterFailure, Limit, Retry};
+use cuda_mem::cuda_sys::{CUresult, CUstream_flags};
+use cuda_mem::memory::{Block, DeviceMemory, PinnedMemory, ResourceHandle, kind};
+use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::{Buffer, CaptureMode, Error, Stream};
+use ffi_tests::suite::Outcome;
+use ffi_tests::{Setup, alone, delay, same};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const SIZE: usize = 1 << 20;
+
+/// A pool of one region that is one block.
+fn tight(setup: &Setup) -> Result<Pool<kind::Device>, Error> {
+    let mut settings = PoolSettings::default();
+    settings.initial = SIZE;
+    settings.maximum = SIZE;
+    Pool::new(&DeviceMemory::new(&setup.context), &settings)
+}
+
+/// What the first stream does late is done before what the second one does with the same memory.
+fn in_order(pool: &Pool<kind::Device>, first: &Stream, second: &Stream) -> Outcome {
+    delay(first)?;
+    drop(Buffer::filled(pool, SIZE, 1u8, first)?);
+    let buffer = Buffer::filled(pool, SIZE, 2u8, second)?;
+    second.synchronize()?;
+    first.synchronize()?;
+    same("the later work", &buffer.to_vec()?, &[2; SIZE])?;
+    Ok(())
+}
+
+#[test]
+fn default_streams_are_streams_as_others() -> Outcome {
+    alone(|setup| {
+        let pool = tight(setup)?;
+        let (legacy, stream) = (Stream::legacy_default(&setup.context), Stream::new(&setup.context)?);
+        // SAFETY: the null stream is always there.
+        let null = unsafe { Stream::borrow_raw(&setup.context, std::ptr::null_mut()) };
+        let mut blocking = cuda_mem::StreamOptions::default();
+        blocking.blocking = true;
+        let blocking = Stream::with_options(&setup.context, blocking)?;
+        for first in [&legacy, &null, &stream, &blocking] {
+            for second in [&legacy, &null, &stream, &blocking] {
+                in_order(&pool, first, second)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_block_that_is_freed_on_a_threads_own_stream_is_every_streams() -> Outcome {
+    alone(|setup| {
+        let pool = tight(setup)?;
+        let resource = pool.share();
+        let (home, own) = (Stream::new(&setup.context)?, Stream::per_thread_default(&setup.context));
+        for _ in 0..3 {
+            let block = resource.allocate(SIZE, 256, &home)?;
+            own.join(&home)?;
+            delay(&own)?;
+            // SAFETY: this thread's stream has waited for the home stream; the block is freed once.
+            unsafe { resource.deallocate(block, &own) }?;
+            assert!(own.is_done()?, "which stream it was would not be known on another thread");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn streams_of_others_can_be_destroyed_when_the_pool_has_let_them_go() -> Outcome {
+    alone(|setup| {
+        let cuda = setup.driver.raw();
+        let pool = tight(setup)?;
+        let _current = setup.context.bind()?;
+        for _ in 0..20 {
+            let mut raw = std::ptr::null_mut();
+            // SAFETY: `raw` is writable and the context is current.
+            let code = unsafe { cuda.cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) }?;
+            assert_eq!(code, CUresult::CUDA_SUCCESS);
+            // SAFETY: the pool lets go of the stream before it is destroyed.
+            let stream = unsafe { Stream::borrow_raw(&setup.context, raw) };
+            let own = Stream::new(&setup.context)?;
+            delay(&stream)?;
+            drop(Buffer::filled(&pool, 1000, 1u8, &stream)?);
+            drop(Buffer::filled(&pool, SIZE / 2, 1u8, &stream)?);
+            in_order(&pool, &own, &stream)?;
+            pool.release_stream(&stream)?;
+            assert!(pool.statistics().pending.iter().all(|pending| pending.stream != raw.addr() as u64));
+            drop(stream);
+            // SAFETY: nobody has it any more.
+            assert_eq!(unsafe { cuda.cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn memory_that_is_freed_during_a_capture_is_not_given_away_before_its_work() -> Outcome {
+    alone(|setup| {
+        let pool = tight(setup)?;
+        let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        delay(&one)?;
+        let buffer = Buffer::filled(&pool, SIZE, 1u8, &one)?;
+        let graph = one.capture(CaptureMode::Global, |_| {
+            drop(buffer);
+            // No event of the stream can be had now.
+            let refused = Buffer::<u8, _>::uninit(&pool, SIZE, &two);
+            assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+            Ok(())
+        })?;
+        drop(graph);
+        let buffer = Buffer::filled(&pool, SIZE, 2u8, &two)?;
+        one.synchronize()?;
+        same("after the capture", &buffer.to_vec()?, &[2; SIZE])?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pool_that_ends_during_a_capture_leaves_what_may_be_in_use_and_says_so() -> Outcome {
+    alone(|setup| {
+        let context = setup.context.device().create_context()?;
+        let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
+        let pool = Pool::new(&PinnedMemory::new(&context), &PoolSettings::default())?;
+        pool.reserve(SIZE * 4)?;
+        delay(&one)?;
+        let (buffer, other) = (Buffer::filled(&pool, SIZE, 1u8, &one)?, Buffer::filled(&pool, SIZE, 1u8, &two)?);
+        one.capture(CaptureMode::Relaxed, |_| {
+            drop((buffer, other, pool));
+            Ok(())
+        })?;
+        let errors = context.take_drop_errors().errors;
+        let [error] = &errors[..] else { return Err(format!("one error was expected: {errors:?}").into()) };
+        assert!(error.to_string().contains("capturing a graph"), "{error}");
+        drop((one, two, context));
+        Ok(())
+    })
+}
+
+#[test]
+fn hooks_may_use_the_pool_while_it_grows() -> Outcome {
+    alone(|setup| {
+        let slot: Arc<Mutex<Option<Pool<kind::Device>>>> = Arc::default();
+        let stream = Stream::new(&setup.context)?;
+        let (called, inner) = (Arc::new(AtomicUsize::new(0)), (slot.clone(), stream.clone()));
+        let count = called.clone();
+        let source = Retry::new(&Limit::new(&DeviceMemory::new(&setup.context), 6 << 20), 2, move |_, _| {
+            // Once: what it does may call it again.
+            if count.fetch_add(1, Ordering::Relaxed) > 0 {
+                return AfterFailure::GiveUp;
+            }
+            let pool = inner.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(pool) = pool {
+                // All that takes the pool's locks; the large one grows, inside of the call that grows.
+                drop(Buffer::filled(&pool, 100, 1u8, &inner.1));
+                drop(Buffer::filled(&pool, 5 << 20, 1u8, &inner.1));
+                pool.statistics();
+                pool.snapshot();
+                pool.trim_to(0).expect("nothing failed");
+            }
+            AfterFailure::Again
+        });
+        let pool = Pool::new(&source, &PoolSettings::default())?;
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(pool.clone());
+        let held = Buffer::filled(&pool, SIZE, 1u8, &stream)?;
+        let other = {
+            let (pool, stream) = (pool.clone(), Stream::new(&setup.context)?);
+            std::thread::spawn(move || -> Result<(), Error> {
+                (0..50).try_for_each(|round| Buffer::filled(&pool, 1000 + round, 1u8, &stream).map(drop))
+            })
+        };
+        let error = Buffer::<u8, _>::uninit(&pool, 8 << 20, &stream).expect_err("the limit is lower");
+        assert!(matches!(&error, Error::OutOfMemory { requested, .. } if *requested == 8 << 20), "{error}");
+        assert!(called.load(Ordering::Relaxed) > 0);
+        other.join().expect("no thread panics")?;
+        same("what was there", &held.to_vec()?, &[1; SIZE])?;
+        slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(())
+    })
+}
+
+#[test]
+fn many_threads_that_grow_at_once_grow_once() -> Outcome {
+    alone(|setup| {
+        let mut settings = PoolSettings::default();
+        settings.smallest_growth = 64 << 20;
+        let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
+        let ready = std::sync::Barrier::new(8);
+        let outcomes: Vec<Result<_, Error>> = std::thread::scope(|scope| {
+            let work = || {
+                let stream = Stream::new(&setup.context)?;
+                ready.wait();
+                Buffer::filled(&pool, 3 << 20, 1u8, &stream)
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        });
+        let buffers = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        assert_eq!((buffers.len(), pool.statistics().regions.current), (8, 2));
+        Ok(())
+    })
+}
+
+/// The same work in order and, by a free that names the wrong stream, out of order: only the second is seen to fail. So
+/// streams lag behind enough for the other tests to see a block that is given away too early.
+#[test]
+fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: broken order is for the software GPU: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        let pool = tight(setup)?;
+        let resource = pool.share();
+        let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        for broken in [false, true] {
+            let fill = |block: Block, value: u8, stream: &Stream| {
+                // SAFETY: the block has as many bytes; where `broken`, only this test sees what comes of it.
+                let code = unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, stream.raw()) };
+                assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
+            };
+            delay(&one)?;
+            let block = resource.allocate(SIZE, 256, &one)?;
+            fill(block, 1, &one);
+            // SAFETY: freed once; as above.
+            unsafe { resource.deallocate(block, if broken { &two } else { &one }) }?;
+            let buffer = Buffer::filled(&pool, SIZE, 2u8, &two)?;
+            two.synchronize()?;
+            one.synchronize()?;
+            assert_eq!(buffer.to_vec()? != vec![2; SIZE], broken);
+        }
+        Ok(())
+    })
+}
