@@ -42,16 +42,20 @@
 
 mod central;
 mod classes;
+mod fixed;
 mod front;
 mod gate;
 mod heap;
 mod order;
 mod recorder;
+mod ring;
 mod settings;
 mod share;
 mod snapshot;
+mod source;
 mod statistics;
 mod strays;
+mod tickets;
 
 use crate::memory::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result};
@@ -63,6 +67,8 @@ use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use fixed::{FixedSizePool, FixedSizeSettings, FixedSizeStatistics};
+pub use ring::{RingPool, RingSettings, RingStatistics, WhenFull};
 pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
 pub use statistics::{Figure, PendingBytes, Statistics};
