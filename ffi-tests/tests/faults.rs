@@ -3,6 +3,7 @@
 //! A run is made once without faults to count its calls; then it is made again for each call, with that call failing.
 //! One test at a time: faults and the ledger are one for the process.
 
+use cuda_mem::adaptor::{GuardSettings, Guarded};
 use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::ipc::PoolExport;
@@ -11,6 +12,7 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
     PoolOptions, VirtualMemory, VirtualOptions, kind::Any,
 };
+use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
@@ -262,6 +264,65 @@ fn sharing(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// A pool of one size and a ring, with memory that goes from stream to stream.
+fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut settings = FixedSizeSettings::default();
+    settings.blocks_per_slab = 2;
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
+    let mut buffers = Vec::new();
+    for home in [&stream, &other, &stream] {
+        buffers.push(Buffer::filled(&pool, 300, 1u8, home)?);
+    }
+    drop(buffers);
+    for number in 0..4u8 {
+        buffers = vec![Buffer::filled(&pool, 300, number, &other)?, Buffer::filled(&pool, 300, number, &other)?];
+        same("a block", &buffers[0].to_vec()?, &[number; 300])?;
+    }
+    buffers.remove(0).close().map_err(Error::from)?;
+    pool.trim_to(1)?;
+    pool.reserve(5)?;
+    drop(buffers);
+    pool.release_unused()?;
+
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 2500, &stream)?;
+    ring.upload(&mut target, 0, &pattern(2500, 1))?;
+    target.set_stream(&other)?;
+    ring.upload(&mut target, 1000, &[7; 100])?;
+    let mut expected = pattern(2500, 1);
+    expected[1000..1100].fill(7);
+    same("what was uploaded", &target.to_vec()?, &expected)?;
+    ring.synchronize()?;
+    Ok(())
+}
+
+/// Guarded memory of the device and of the host, with blocks in quarantine.
+fn guarded_memory(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    for quarantine in [0, 2000] {
+        let mut settings = GuardSettings::default();
+        settings.quarantine = quarantine;
+        let device = Guarded::new(&DeviceMemory::new(&context), &settings)?;
+        let host = Guarded::new(&PinnedMemory::new(&context), &settings)?;
+        for number in 0..3u8 {
+            let one = Buffer::filled(&device, 500, number, &stream)?;
+            let two = Buffer::filled(&host, 500, number, &stream)?;
+            same("device memory", &one.to_vec()?, &[number; 500])?;
+            same("host memory", &two.to_vec()?, &[number; 500])?;
+            one.close().map_err(Error::from)?;
+            drop(two);
+        }
+        if !device.check()?.is_empty() || !host.check()?.is_empty() {
+            return Err("damage".into());
+        }
+        host.release_quarantine();
+    }
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
 const ENDING: [&str; 15] = [
     "cuMemFree",
@@ -387,6 +448,18 @@ fn mapped_buffers_survive_a_fault_at_every_call() -> Outcome {
 fn sharing_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("sharing", sharing).map(drop)
+}
+
+#[test]
+fn fixed_and_ring_pools_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools of one size and rings", fixed_and_ring_pools).map(drop)
+}
+
+#[test]
+fn guarded_memory_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("guarded memory", guarded_memory).map(drop)
 }
 
 #[test]

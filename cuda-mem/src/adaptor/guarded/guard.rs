@@ -132,6 +132,12 @@ impl Guard {
         let stream = if held { &self.own } else { stream };
         self.bytes(record).fill(record.zones.block(), FREED, stream)?;
         if held {
+            if record.reported {
+                // What is found from now on is new.
+                self.bytes(record).fill(record.zones.before(), RED_ZONE, stream)?;
+                self.bytes(record).fill(record.zones.after(), RED_ZONE, stream)?;
+                record.reported = false;
+            }
             let mut state = self.state();
             state.quarantine.hold(record.clone(), record.whole.size);
             return Ok(());
