@@ -264,37 +264,65 @@ fn sharing(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// A pool of one size and a ring, with memory that goes from stream to stream.
+/// A pool of one size and a ring, with memory that goes from stream to stream. What has passed when it is asked for does
+/// not depend on time.
 fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
     let mut settings = FixedSizeSettings::default();
     settings.blocks_per_slab = 2;
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
-    let mut buffers = Vec::new();
-    for home in [&stream, &other, &stream] {
-        buffers.push(Buffer::filled(&pool, 300, 1u8, home)?);
+    let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
+    {
+        // Ends before the pool does, which waits for the stream.
+        let (gate, closed) = std::sync::mpsc::channel::<()>();
+        stream.launch_host_function(move || closed.recv().unwrap_or_default())?;
+        drop((one, two));
+        let waiting = Buffer::filled(&pool, 300, 2u8, &other)?;
+        drop(gate);
+        same("a block that was waited for", &waiting.to_vec()?, &[2; 300])?;
     }
-    drop(buffers);
-    for number in 0..4u8 {
-        buffers = vec![Buffer::filled(&pool, 300, number, &other)?, Buffer::filled(&pool, 300, number, &other)?];
-        same("a block", &buffers[0].to_vec()?, &[number; 300])?;
+    stream.synchronize()?;
+    other.synchronize()?;
+    for number in 0..3u8 {
+        let buffers = [&stream, &other, &stream].map(|home| Buffer::filled(&pool, 300, number, home));
+        for buffer in buffers {
+            let buffer = buffer?;
+            same("a block", &buffer.to_vec()?, &[number; 300])?;
+            buffer.close().map_err(Error::from)?;
+        }
+        pool.trim_to(1)?;
     }
-    buffers.remove(0).close().map_err(Error::from)?;
-    pool.trim_to(1)?;
     pool.reserve(5)?;
-    drop(buffers);
     pool.release_unused()?;
 
     let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
-    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 2500, &stream)?;
-    ring.upload(&mut target, 0, &pattern(2500, 1))?;
-    target.set_stream(&other)?;
-    ring.upload(&mut target, 1000, &[7; 100])?;
-    let mut expected = pattern(2500, 1);
-    expected[1000..1100].fill(7);
-    same("what was uploaded", &target.to_vec()?, &expected)?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
+    for home in [&stream, &other, &stream] {
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(1000, 1))?;
+        same("what was uploaded", &target.to_vec()?, &pattern(1000, 1))?;
+    }
     ring.synchronize()?;
+    Ok(())
+}
+
+/// Rings and pools that have to wait for work, as time will have it.
+fn rings_under_way(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
+    let mut settings = FixedSizeSettings::default();
+    (settings.blocks_per_slab, settings.maximum) = (1, 320);
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
+    for home in [&stream, &other] {
+        home.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(2)))?;
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(4000, 1))?;
+        drop(Buffer::filled(&pool, 300, 1u8, home)?);
+    }
+    same("what was uploaded", &target.to_vec()?, &pattern(4000, 1))?;
     Ok(())
 }
 
@@ -454,6 +482,31 @@ fn sharing_survives_a_fault_at_every_call() -> Outcome {
 fn fixed_and_ring_pools_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("pools of one size and rings", fixed_and_ring_pools).map(drop)
+}
+
+#[test]
+fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    rings_under_way(&driver)?;
+    let (mut injected, mut failed) = (0, 0);
+    for call in ["cuEventQuery", "cuEventSynchronize", "cuEventRecord", "cuEventCreate", "cuStreamWaitEvent"] {
+        for number in 1..=8 {
+            softgpu::faults([Fault::call(call, number, CUresult::CUDA_ERROR_UNKNOWN)]);
+            let outcome = rings_under_way(&driver);
+            injected += softgpu::injected();
+            softgpu::faults([]);
+            if let Err(error) = outcome {
+                // Contents that are wrong are an error of another type.
+                assert!(error.downcast_ref::<Error>().is_some(), "{call} {number}: {error}");
+                failed += 1;
+            }
+            driver.take_drop_errors();
+            assert!(softgpu::ledger().is_empty(), "{call} {number}: left behind:\n{}", softgpu::ledger());
+        }
+    }
+    assert!(injected > 20 && failed > 10, "{injected} faults, {failed} errors");
+    Ok(())
 }
 
 #[test]
