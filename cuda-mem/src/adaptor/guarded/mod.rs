@@ -21,10 +21,10 @@ handle! {
     ///   written stands out.
     /// - **Quarantine**: freed blocks are held back, and checked for writes when they leave it.
     ///
-    /// Memory that the CPU addresses is filled and checked by the CPU; other and managed memory by the driver, which copies
-    /// the zones back. Allocations of memory that the CPU addresses, and all frees, wait for their stream, unless both
-    /// [`red_zone`](GuardSettings::red_zone) and [`quarantine`](GuardSettings::quarantine) are 0: poison of device memory
-    /// alone is written in order of the stream.
+    /// Memory that the CPU addresses is filled and checked by the CPU: its allocations and frees wait for their stream.
+    /// Other memory, and managed memory, is filled by the driver in order of the stream, and copied back to be checked: its
+    /// frees wait, unless [`red_zone`](GuardSettings::red_zone) and [`quarantine`](GuardSettings::quarantine) are both 0, so
+    /// that there is poison alone.
     ///
     /// # What is found
     ///

@@ -97,7 +97,8 @@ impl<C: Clock> Slots<C> {
     /// Frees a block whose last work was given to `stream`. `false` if there is no such block.
     #[inline]
     pub fn free(&mut self, address: u64, stream: &C::Stream, clock: &mut C) -> bool {
-        let Some(slot) = self.live(address).and_then(Option::take) else { return false };
+        let live = self.place(address).and_then(|(slab, index)| slab.live.get_mut(index));
+        let Some(slot) = live.and_then(Option::take) else { return false };
         let line = self.tickets.line(stream, clock);
         let ticket = self.tickets.issue(line, self.size);
         if self.queues.len() <= line.index() {
@@ -174,29 +175,27 @@ impl<C: Clock> Slots<C> {
     }
 
     fn hand_out(&mut self, slot: SlotId, address: u64) -> Option<Block> {
-        *self.live(address)? = Some(slot);
-        let region = self.slab_at(address)?.region;
+        let size = self.size;
+        let (slab, index) = self.place(address)?;
+        *slab.live.get_mut(index)? = Some(slot);
+        let region = slab.region;
         let mut host_pointer = region.host_pointer;
         if !host_pointer.is_null() {
             host_pointer = host_pointer.wrapping_add((address - region.device_pointer) as usize);
         }
-        Some(Block { device_pointer: address, host_pointer, size: self.size as usize })
+        Some(Block { device_pointer: address, host_pointer, size: size as usize })
     }
 
-    /// The slab that holds an address. There are few slabs, so that this counts as one step.
+    /// The slab that holds the block which begins at an address, and the block's number in it. There are few slabs, so that
+    /// the search counts as one step.
     #[inline]
-    fn slab_at(&mut self, address: u64) -> Option<&mut Slab> {
+    fn place(&mut self, address: u64) -> Option<(&mut Slab, usize)> {
         let after = self.slabs.partition_point(|slab| slab.region.device_pointer <= address);
-        self.slabs.get_mut(after.checked_sub(1)?)
-    }
-
-    /// Where it is kept whether the block that begins at an address is in use.
-    #[inline]
-    fn live(&mut self, address: u64) -> Option<&mut Option<SlotId>> {
-        let size = self.size;
-        let slab = self.slab_at(address)?;
+        let slab = self.slabs.get_mut(after.checked_sub(1)?)?;
         let offset = address - slab.region.device_pointer;
-        slab.live.get_mut((offset / size) as usize).filter(|_| offset.is_multiple_of(size))
+        // Most sizes are powers of two, and a division is the dearest step here.
+        let index = if self.size.is_power_of_two() { offset >> self.size.trailing_zeros() } else { offset / self.size };
+        (index * self.size == offset).then_some((slab, index as usize))
     }
 }
 

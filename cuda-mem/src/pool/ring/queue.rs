@@ -68,7 +68,8 @@ impl<C: Clock> Queue<C> {
             let Some(&Entry { block, ticket }) = self.entries.front() else { return Ok(Err(Full::Never)) };
             let oldest = Oldest { offset: block.offset, size: block.size, freed: ticket.is_some() };
             let Some(ticket) = ticket else { return Ok(Err(Full::Behind(oldest))) };
-            if !self.tickets.look(ticket, clock)? && !(wait && self.tickets.synchronize(ticket, clock)?) {
+            let done = self.tickets.look(ticket, clock)? || wait && self.tickets.synchronize(ticket, clock)?;
+            if !done {
                 return Ok(Err(Full::Behind(oldest)));
             }
             self.release_oldest();
