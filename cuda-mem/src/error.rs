@@ -1,5 +1,6 @@
 //! Errors. Each names the call, what was asked, and what to do.
 
+use crate::adaptor::Damage;
 use crate::ipc::{ChannelError, DescriptorError};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -64,6 +65,10 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
+
+    /// Memory was written that nobody may write ([`adaptor::Guarded`](crate::adaptor::Guarded)).
+    #[error(transparent)]
+    Damaged(Box<Damage>),
 
     /// A range lies outside of the memory.
     #[error("{call}: bytes {offset} to {offset}+{length} lie outside of memory of {size} bytes")]

@@ -114,6 +114,7 @@ const _: () = {
     crosses_threads::<adaptor::Retry<memory::kind::Any>>();
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
+    crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
@@ -131,6 +132,8 @@ const _: () = {
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();
+    crosses_threads::<pool::FixedSizePool<memory::kind::Device>>();
+    crosses_threads::<pool::RingPool<memory::kind::Device>>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
     moves_between_threads::<ExecutableGraph>();

@@ -3,6 +3,7 @@
 //! A run is made once without faults to count its calls; then it is made again for each call, with that call failing.
 //! One test at a time: faults and the ledger are one for the process.
 
+use cuda_mem::adaptor::{GuardSettings, Guarded};
 use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::ipc::PoolExport;
@@ -12,6 +13,7 @@ use cuda_mem::memory::{
     PoolOptions, VirtualMemory, VirtualOptions,
     kind::{Any, Kind},
 };
+use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
 use cuda_mem::pool::{Pool, PoolSettings};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
@@ -320,6 +322,93 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
     outcome
 }
 
+/// A pool of one size and a ring, with memory that goes from stream to stream. What has passed when it is asked for does
+/// not depend on time.
+fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut settings = FixedSizeSettings::default();
+    settings.blocks_per_slab = 2;
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
+    let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
+    {
+        // Ends before the pool does, which waits for the stream.
+        let (gate, closed) = std::sync::mpsc::channel::<()>();
+        stream.launch_host_function(move || closed.recv().unwrap_or_default())?;
+        drop((one, two));
+        let waiting = Buffer::filled(&pool, 300, 2u8, &other)?;
+        drop(gate);
+        same("a block that was waited for", &waiting.to_vec()?, &[2; 300])?;
+    }
+    stream.synchronize()?;
+    other.synchronize()?;
+    for number in 0..3u8 {
+        let buffers = [&stream, &other, &stream].map(|home| Buffer::filled(&pool, 300, number, home));
+        for buffer in buffers {
+            let buffer = buffer?;
+            same("a block", &buffer.to_vec()?, &[number; 300])?;
+            buffer.close().map_err(Error::from)?;
+        }
+        pool.trim_to(1)?;
+    }
+    pool.reserve(5)?;
+    pool.release_unused()?;
+
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
+    for home in [&stream, &other, &stream] {
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(1000, 1))?;
+        same("what was uploaded", &target.to_vec()?, &pattern(1000, 1))?;
+    }
+    ring.synchronize()?;
+    Ok(())
+}
+
+/// Rings and pools that have to wait for work, as time will have it.
+fn rings_under_way(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
+    let mut settings = FixedSizeSettings::default();
+    (settings.blocks_per_slab, settings.maximum) = (1, 320);
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
+    for home in [&stream, &other] {
+        home.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(2)))?;
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(4000, 1))?;
+        drop(Buffer::filled(&pool, 300, 1u8, home)?);
+    }
+    same("what was uploaded", &target.to_vec()?, &pattern(4000, 1))?;
+    Ok(())
+}
+
+/// Guarded memory of the device and of the host, with blocks in quarantine.
+fn guarded_memory(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    for quarantine in [0, 2000] {
+        let mut settings = GuardSettings::default();
+        settings.quarantine = quarantine;
+        let device = Guarded::new(&DeviceMemory::new(&context), &settings)?;
+        let host = Guarded::new(&PinnedMemory::new(&context), &settings)?;
+        for number in 0..3u8 {
+            let one = Buffer::filled(&device, 500, number, &stream)?;
+            let two = Buffer::filled(&host, 500, number, &stream)?;
+            same("device memory", &one.to_vec()?, &[number; 500])?;
+            same("host memory", &two.to_vec()?, &[number; 500])?;
+            one.close().map_err(Error::from)?;
+            drop(two);
+        }
+        if !device.check()?.is_empty() || !host.check()?.is_empty() {
+            return Err("damage".into());
+        }
+        host.release_quarantine();
+    }
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
 const ENDING: [&str; 15] = [
     "cuMemFree",
@@ -451,6 +540,43 @@ fn pools_survive_a_fault_at_every_call() -> Outcome {
 fn sharing_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("sharing", sharing).map(drop)
+}
+
+#[test]
+fn fixed_and_ring_pools_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools of one size and rings", fixed_and_ring_pools).map(drop)
+}
+
+#[test]
+fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    rings_under_way(&driver)?;
+    let (mut injected, mut failed) = (0, 0);
+    for call in ["cuEventQuery", "cuEventSynchronize", "cuEventRecord", "cuEventCreate", "cuStreamWaitEvent"] {
+        for number in 1..=8 {
+            softgpu::faults([Fault::call(call, number, CUresult::CUDA_ERROR_UNKNOWN)]);
+            let outcome = rings_under_way(&driver);
+            injected += softgpu::injected();
+            softgpu::faults([]);
+            if let Err(error) = outcome {
+                // Contents that are wrong are an error of another type.
+                assert!(error.downcast_ref::<Error>().is_some(), "{call} {number}: {error}");
+                failed += 1;
+            }
+            driver.take_drop_errors();
+            assert!(softgpu::ledger().is_empty(), "{call} {number}: left behind:\n{}", softgpu::ledger());
+        }
+    }
+    assert!(injected > 20 && failed > 10, "{injected} faults, {failed} errors");
+    Ok(())
+}
+
+#[test]
+fn guarded_memory_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("guarded memory", guarded_memory).map(drop)
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! | [`Fallback`] | asks a second resource when the first is out of memory |
 //! | [`Retry`] | lets a hook make room, and asks again |
 //! | [`Aligned`] | aligns further than the resource behind |
+//! | [`Guarded`] | finds writes beyond blocks and after their free |
 //! | [`FailureInjection`] | fails allocations on purpose, for tests |
 //!
 //! ```
@@ -37,6 +38,7 @@ mod aligned;
 mod counts;
 mod failure_injection;
 mod fallback;
+mod guarded;
 mod limit;
 mod logging;
 mod name;
@@ -56,6 +58,7 @@ pub use aligned::Aligned;
 pub use counts::{Counter, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
 pub use fallback::Fallback;
+pub use guarded::{Damage, DamagedPlace, GuardSettings, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
 pub use name::{current_name, named};

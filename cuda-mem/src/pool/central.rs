@@ -3,6 +3,7 @@
 use super::classes::{BlockSize, block_size};
 use super::front::{Freed, Fronts, Spill, Sum, Tally};
 use super::heap::Heap;
+use super::locked::{Ending, Locked};
 use super::names::{NameCounts, Names};
 use super::recorder::{Ended, Recorder};
 use super::resizing::Resizing;
@@ -14,9 +15,8 @@ use super::threads::{front_count, thread_number};
 use crate::graph::captures_under_way;
 use crate::memory::{Block, SharedResource, check_alignment, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
-use core::ops::{Deref, DerefMut};
 use cuda_sys::CU_STREAM_PER_THREAD;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 pub(super) const ALLOCATE: &str = "Pool::allocate";
 
@@ -77,31 +77,9 @@ pub(super) struct Live {
     pub blocks: Figure,
 }
 
-/// The state, locked. What ends meanwhile is dropped when the lock has been let go.
-#[derive(Debug)]
-pub(super) struct Locked<'core> {
-    state: MutexGuard<'core, State>,
-    ended: Ended,
-}
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        // The fields are dropped after this, in their order: the lock is let go first.
-        self.ended = core::mem::take(&mut self.state.clock.ended);
+impl Ending for State {
+    fn ended(&mut self) -> &mut Ended {
+        &mut self.clock.ended
     }
 }
 
@@ -155,9 +133,8 @@ impl Core {
         self.upstream.context()
     }
 
-    pub fn state(&self) -> Locked<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { state, ended: Ended::default() }
+    pub fn state(&self) -> Locked<'_, State> {
+        Locked::new(&self.state)
     }
 
     #[inline]

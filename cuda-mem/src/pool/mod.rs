@@ -42,25 +42,30 @@
 
 mod central;
 mod classes;
+mod fixed;
 mod front;
 #[cfg(test)]
 mod front_tests;
 mod gate;
 mod heap;
+mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
 mod order;
 mod recorder;
 mod resizing;
+mod ring;
 mod room;
 mod settings;
 mod share;
 mod snapshot;
+mod source;
 mod statistics;
 mod strays;
 mod sync;
 mod threads;
+mod tickets;
 
 use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
@@ -73,8 +78,10 @@ use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use fixed::{FixedSizePool, FixedSizeSettings, FixedSizeStatistics};
 #[cfg(fuzzing)]
 pub use heap::model::history;
+pub use ring::{RingPool, RingSettings, RingStatistics, WhenFull};
 pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
 pub use statistics::{Figure, PendingBytes, Statistics};

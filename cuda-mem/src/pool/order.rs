@@ -37,6 +37,12 @@ pub(super) trait Clock {
     fn let_go(&mut self, stream: Self::Stream);
 }
 
+/// One whose events the CPU may wait for while others wait for it.
+pub(super) trait Waiting: Clock {
+    /// Waits for the work before an event.
+    fn synchronize(&mut self, event: &Self::Event) -> Result<(), Self::Error>;
+}
+
 /// What recording gave.
 #[derive(Debug)]
 pub(super) enum Mark<E> {

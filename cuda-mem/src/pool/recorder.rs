@@ -1,6 +1,6 @@
 //! The streams' driver behind the order: records events, asks them, and uses them again.
 
-use super::order::{Clock, Mark};
+use super::order::{Clock, Mark, Waiting};
 use crate::{Error, Event, Stream};
 use cuda_sys::CUresult;
 use std::sync::Arc;
@@ -76,6 +76,12 @@ impl Clock for Recorder {
 
     fn let_go(&mut self, stream: Stream) {
         self.ended.streams.push(stream);
+    }
+}
+
+impl Waiting for Recorder {
+    fn synchronize(&mut self, event: &Arc<Event>) -> Result<(), Error> {
+        reach(event)
     }
 }
 

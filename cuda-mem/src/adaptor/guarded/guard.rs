@@ -1,0 +1,364 @@
+//! The guard itself.
+
+use super::GuardSettings;
+use super::bytes::{Bytes, is_by_cpu};
+use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_damage};
+use super::quarantine::Quarantine;
+use super::zones::Zones;
+use crate::adaptor::current_name;
+use crate::context::Liveness;
+use crate::graph::{RelaxedCalls, captures_under_way};
+use crate::memory::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
+use crate::{Context, Error, Result, Stream};
+use cuda_sys::CUdeviceptr;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const ALLOCATE: &str = "Guarded::allocate";
+
+/// A resource that surrounds the blocks of another with red zones.
+#[derive(Debug)]
+pub(super) struct Guard {
+    upstream: SharedResource,
+    settings: GuardSettings,
+    /// Blocks in quarantine are filled, read and freed in order of this stream.
+    own: Stream,
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct State {
+    /// By the address that was given out.
+    live: HashMap<CUdeviceptr, Record>,
+    quarantine: Quarantine<Record>,
+}
+
+/// A block, and what was allocated for it.
+#[derive(Clone, Debug)]
+struct Record {
+    whole: Block,
+    zones: Zones,
+    name: Option<Arc<str>>,
+    /// Its damage was reported: the next free is not refused for it.
+    reported: bool,
+    /// A free of it was refused. If nobody frees it again, the guard does at its end.
+    refused: bool,
+}
+
+impl Record {
+    fn address(&self) -> CUdeviceptr {
+        self.whole.device_pointer + self.zones.block().start as CUdeviceptr
+    }
+
+    fn damage(&self, place: DamagedPlace, freed: bool, at: usize, found: &[u8], expected: u8) -> Damage {
+        Damage {
+            address: self.address(),
+            size: self.zones.block().len(),
+            name: self.name.clone(),
+            place,
+            freed,
+            offset: at as i64 - self.zones.block().start as i64,
+            found: found.into(),
+            expected,
+        }
+    }
+}
+
+impl Guard {
+    pub fn new(upstream: SharedResource, settings: GuardSettings) -> Result<Self> {
+        let own = Stream::new(upstream.context())?;
+        let quarantine = Quarantine::new(settings.quarantine);
+        Ok(Self { upstream, settings, own, state: Mutex::new(State { live: HashMap::new(), quarantine }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a guard does is no part of what others capture.
+    fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
+        captures_under_way().then(|| RelaxedCalls::begin(self.context().driver())).transpose()
+    }
+
+    fn bytes(&self, record: &Record) -> Bytes<'_> {
+        Bytes { resource: &self.upstream, block: record.whole }
+    }
+
+    /// Writes the patterns of a new block.
+    fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
+        if is_by_cpu(&self.upstream) {
+            // Work of the memory's former user may come before in the stream.
+            stream.synchronize()?;
+        }
+        let (bytes, zones) = (self.bytes(record), &record.zones);
+        bytes.fill(zones.before(), RED_ZONE, stream)?;
+        bytes.fill(zones.block(), ALLOCATED, stream)?;
+        bytes.fill(zones.after(), RED_ZONE, stream)
+    }
+
+    /// The first damage of a block, whose work is done. That of a freed block may lie in the block itself.
+    fn look(&self, record: &Record, freed: bool, stream: &Stream) -> Result<Option<Damage>> {
+        let (bytes, zones) = (self.bytes(record), &record.zones);
+        let within = if freed { zones.block() } else { 0..0 };
+        for (range, place, pattern) in [
+            (zones.before(), DamagedPlace::Before, RED_ZONE),
+            (within, DamagedPlace::Within, FREED),
+            (zones.after(), DamagedPlace::After, RED_ZONE),
+        ] {
+            let damage = bytes.read(range, stream, |start, piece| {
+                let (at, found) = first_damage(piece, pattern)?;
+                Some(record.damage(place, freed, start + at, found, pattern))
+            })?;
+            if damage.is_some() {
+                return Ok(damage);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks a block that is freed, fills it, and holds it back or frees it. The block stays live where this fails.
+    fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
+        let held = self.settings.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
+        if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
+            stream.synchronize()?;
+        }
+        if !record.reported
+            && let Some(damage) = self.look(record, false, stream)?
+        {
+            record.reported = true;
+            return Err(Error::Damaged(Box::new(damage)));
+        }
+        let stream = if held { &self.own } else { stream };
+        self.bytes(record).fill(record.zones.block(), FREED, stream)?;
+        if held {
+            if record.reported {
+                // What is found from now on is new.
+                self.bytes(record).fill(record.zones.before(), RED_ZONE, stream)?;
+                self.bytes(record).fill(record.zones.after(), RED_ZONE, stream)?;
+                record.reported = false;
+            }
+            let mut state = self.state();
+            state.quarantine.hold(record.clone(), record.whole.size);
+            return Ok(());
+        }
+        // SAFETY: the caller of `deallocate` gives the block up, and with it the whole.
+        unsafe { self.upstream.deallocate(record.whole, stream) }
+    }
+
+    /// Lets blocks leave the quarantine: those above its limit, or all. Errors have no caller that is to blame.
+    fn let_go(&self, all: bool) {
+        loop {
+            let taken = {
+                let mut state = self.state();
+                if all { state.quarantine.take_oldest() } else { state.quarantine.take_excess() }
+            };
+            let Some((mut record, size)) = taken else { return };
+            if let Err(error) = self.end(&mut record) {
+                self.report("freeing a block in quarantine", error);
+                // It is not freed, and has its turn again later.
+                self.state().quarantine.put_back(record, size);
+                return;
+            }
+        }
+    }
+
+    /// Checks a block in quarantine, and frees it.
+    fn end(&self, record: &mut Record) -> Result<()> {
+        if !record.reported {
+            match self.look(record, true, &self.own) {
+                Ok(None) => {}
+                Ok(Some(damage)) => self.report("checking a block in quarantine", Error::Damaged(Box::new(damage))),
+                Err(error) => self.report("checking a block in quarantine", error),
+            }
+            record.reported = true;
+        }
+        // SAFETY: the block was given up, and left the quarantine.
+        unsafe { self.upstream.deallocate(record.whole, &self.own) }
+    }
+
+    fn report(&self, doing: &'static str, error: Error) {
+        if !error.is_teardown() {
+            self.context().drop_errors().push(doing, error);
+        }
+    }
+
+    pub fn check(&self) -> Result<Vec<Damage>> {
+        let _relaxed = self.relaxed()?;
+        self.context().synchronize()?;
+        // With the lock, so that nobody frees what is read.
+        let state = self.state();
+        let mut found = Vec::new();
+        for record in state.live.values() {
+            found.extend(self.look(record, false, &self.own)?);
+        }
+        for record in state.quarantine.iter() {
+            found.extend(self.look(record, true, &self.own)?);
+        }
+        found.sort_unstable_by_key(|damage| damage.address);
+        Ok(found)
+    }
+
+    pub fn release_quarantine(&self) {
+        match self.relaxed() {
+            Ok(_relaxed) => self.let_go(true),
+            Err(error) => self.report("freeing blocks in quarantine", error),
+        }
+    }
+
+    pub fn quarantined(&self) -> usize {
+        self.state().quarantine.bytes()
+    }
+
+    /// The upstream's block behind one that was given out.
+    fn whole(&self, block: Block) -> Block {
+        self.state().live.get(&block.device_pointer).map_or(block, |record| record.whole)
+    }
+
+    /// Takes the record of a live block out.
+    fn take(&self, block: Block) -> Result<Record> {
+        let mut state = self.state();
+        let wrong = |text: String, rule| {
+            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size).into();
+            Err(Error::InvalidArgument { call: "Guarded::deallocate", argument: "block", value, rule })
+        };
+        match state.live.remove(&block.device_pointer) {
+            Some(record) if record.zones.block().len() == block.size => Ok(record),
+            Some(record) => {
+                let text = format!(", allocated with {}", record.zones.block().len());
+                state.live.insert(block.device_pointer, record);
+                wrong(text, "a block is freed with the size that it was allocated with")
+            }
+            None => {
+                let held = state.quarantine.iter().find(|record| record.address() == block.device_pointer);
+                let name = held.and_then(|record| record.name.as_deref());
+                let text = name.map_or_else(String::new, |name| format!(" ({name})"));
+                wrong(
+                    text,
+                    "it must be a live block of this resource: this one was freed before, or came from elsewhere",
+                )
+            }
+        }
+    }
+
+    /// Memory for a block; where there is none, the quarantine gives its own up.
+    fn allocate_whole(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        match self.upstream.allocate(size, alignment, stream) {
+            Err(error) if error.is_out_of_memory() && self.quarantined() > 0 => {
+                self.let_go(true);
+                self.upstream.allocate(size, alignment, stream)
+            }
+            other => other,
+        }
+    }
+}
+
+// SAFETY: a block is the inner part of one of the upstream's, is aligned as asked, because the zone before it is a multiple
+// of the alignment, and is nobody else's until the upstream's block is freed.
+unsafe impl MemoryResource for Guard {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        if captures_under_way() {
+            check_not_capturing(ALLOCATE, stream)?;
+        }
+        let Some(zones) = Zones::new(size, alignment, self.settings.red_zone) else {
+            return Err(Error::InvalidArgument {
+                call: ALLOCATE,
+                argument: "size",
+                value: format!("{size} bytes, with red zones of {} bytes", self.settings.red_zone).into(),
+                rule: "the block and its red zones together must fit into isize",
+            });
+        };
+        let _relaxed = self.relaxed()?;
+        let whole = self.allocate_whole(zones.total(), alignment, stream)?;
+        let record = Record { whole, zones, name: current_name(), reported: false, refused: false };
+        if let Err(error) = self.prepare(&record, stream) {
+            // SAFETY: the block was just given, and nobody uses it.
+            if let Err(error) = unsafe { self.upstream.deallocate(whole, stream) } {
+                self.report("giving back a block that cannot be guarded", error);
+            }
+            return Err(error);
+        }
+        let mut host_pointer = whole.host_pointer;
+        if !host_pointer.is_null() {
+            host_pointer = host_pointer.wrapping_add(zones.block().start);
+        }
+        let block = Block { device_pointer: record.address(), host_pointer, size };
+        self.state().live.insert(block.device_pointer, record);
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        let _relaxed = self.relaxed()?;
+        // Before the free: after it, the address may be another thread's block.
+        let mut record = self.take(block)?;
+        let retired = self.retire(&mut record, stream);
+        if retired.is_err() {
+            record.refused = true;
+            self.state().live.insert(block.device_pointer, record);
+        }
+        self.let_go(false);
+        retired
+    }
+
+    fn abandon(&self, block: Block) {
+        if let Ok(record) = self.take(block) {
+            self.upstream.abandon(record.whole);
+        }
+    }
+
+    fn context(&self) -> &Context {
+        self.upstream.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.upstream.accessibility()
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.upstream.is_on_device()
+    }
+
+    fn atom(&self, block: Block) -> usize {
+        self.upstream.atom(self.whole(block))
+    }
+
+    fn is_coherent(&self, block: Block) -> bool {
+        self.upstream.is_coherent(self.whole(block))
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.upstream.invalidate(start, length)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.upstream.flush(start, length)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let live = core::mem::take(&mut self.state().live);
+        // What is live and was not refused is still held by a program that keeps the block without its resource.
+        let refused: Vec<Record> = live.into_values().filter(|record| record.refused).collect();
+        let liveness = self.context().liveness();
+        if liveness == Liveness::Alive {
+            let _relaxed = RelaxedCalls::begin(self.context().driver());
+            while let Some((mut record, _)) = { self.state().quarantine.take_oldest() } {
+                if let Err(error) = self.end(&mut record) {
+                    self.report("freeing a block in quarantine", error);
+                }
+            }
+            for record in refused {
+                // SAFETY: the block was given up by a free that was refused, and nobody is left who could free it again.
+                if let Err(error) = unsafe { self.upstream.deallocate(record.whole, &self.own) } {
+                    self.report("freeing a block whose free was refused", error);
+                }
+            }
+            return;
+        }
+        if liveness == Liveness::Gone {
+            let held = core::iter::from_fn(|| self.state().quarantine.take_oldest().map(|(record, _)| record));
+            held.chain(refused).for_each(|record| self.upstream.abandon(record.whole));
+        }
+    }
+}

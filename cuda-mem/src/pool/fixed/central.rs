@@ -1,0 +1,345 @@
+//! The pool itself: the blocks, and what is tried in turn where they run short.
+
+use super::settings::{FixedSizeSettings, FixedSizeStatistics};
+use super::slots::Slots;
+use crate::graph::{RelaxedCalls, captures_under_way};
+use crate::memory::{Accessibility, Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
+use crate::pool::locked::{Ending, Locked};
+use crate::pool::recorder::{Ended, Recorder};
+use crate::pool::source::Source;
+use crate::pool::{Figure, Reuse};
+use crate::suballocator::SlabsError;
+use crate::{Context, Error, Result, Stream};
+use cuda_sys::CU_STREAM_PER_THREAD;
+use std::sync::{Mutex, PoisonError};
+
+const NEW: &str = "FixedSizePool::new";
+const ALLOCATE: &str = "FixedSizePool::allocate";
+
+/// What block sizes are a multiple of, in bytes: as far as the heap aligns.
+const GRANULARITY: usize = 16;
+
+/// What all handles of a pool share.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub source: Source,
+    pub settings: FixedSizeSettings,
+    /// The size of a block, in bytes.
+    pub size: usize,
+    /// What every block is aligned to.
+    pub alignment: usize,
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct State {
+    slots: Slots<Recorder>,
+    clock: Recorder,
+    blocks: Figure,
+    reserved: Figure,
+    out_of_memory: u64,
+}
+
+impl Ending for State {
+    fn ended(&mut self) -> &mut Ended {
+        &mut self.clock.ended
+    }
+}
+
+impl Core {
+    pub fn new(upstream: SharedResource, size: usize, settings: &FixedSizeSettings) -> Result<Self> {
+        let mut size = block_size(size, GRANULARITY)?;
+        let slab = slab_size(size, settings)?;
+        let (source, mut first) = Source::open(NEW, upstream, slab)?;
+        // Only memory itself tells its atom.
+        if !size.is_multiple_of(source.atom) {
+            source.free(first)?;
+            size = block_size(size, source.atom)?;
+            first = source.allocate(slab_size(size, settings)?)?;
+        }
+        let slots = Slots::new(size as u64, settings.blocks_per_slab).map_err(refused);
+        let slots = slots.and_then(|mut slots| slots.add(first).map_err(refused).map(|()| slots));
+        let slots = match slots {
+            Ok(slots) => slots,
+            Err(error) => {
+                source.free(first)?;
+                return Err(error);
+            }
+        };
+        let mut reserved = Figure::default();
+        reserved.add(slots.slab_size());
+        let alignment = 1 << size.trailing_zeros().min(source.alignment.trailing_zeros());
+        let state = State { slots, clock: Recorder::default(), blocks: Figure::default(), reserved, out_of_memory: 0 };
+        Ok(Self { source, settings: settings.clone(), size, alignment, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> Locked<'_, State> {
+        Locked::new(&self.state)
+    }
+
+    #[cold]
+    fn allocate_slowly(&self, stream: &Stream) -> Result<Block> {
+        // Events and slabs are no part of what is captured.
+        let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
+        let (mut state, mut cause) = (self.state(), None);
+        let found = self.search(&mut state, stream, &mut cause)?;
+        let Some(block) = found else {
+            state.out_of_memory += 1;
+            let (slabs, used) = (state.slots.slab_count(), state.slots.live_count());
+            drop(state);
+            return Err(self.out_of_memory(slabs, used, cause));
+        };
+        state.blocks.add(1);
+        Ok(block)
+    }
+
+    /// Tries everything, what costs least first.
+    fn search(&self, state: &mut State, stream: &Stream, cause: &mut Option<Error>) -> Result<Option<Block>> {
+        let State { slots, clock, .. } = state;
+        if self.settings.reuse != Reuse::SameStreamOnly
+            && let Some(block) = slots.take_passed(stream, clock)?
+        {
+            return Ok(Some(block));
+        }
+        if self.settings.reuse == Reuse::Wait
+            && let Some(block) = slots.take_waiting(stream, clock)?
+        {
+            return Ok(Some(block));
+        }
+        if let Some(block) = slots.take(stream) {
+            return Ok(Some(block));
+        }
+        if self.grow(state, cause)? {
+            return Ok(state.slots.take(stream));
+        }
+        state.slots.synchronize(&mut state.clock)?;
+        Ok(state.slots.take(stream))
+    }
+
+    /// Adds a slab; `false` if there is no room for one.
+    fn grow(&self, state: &mut State, cause: &mut Option<Error>) -> Result<bool> {
+        let slab = state.slots.slab_size() as usize;
+        if slab > self.settings.maximum.saturating_sub(state.slots.slab_count() * slab) {
+            return Ok(false);
+        }
+        match self.source.allocate(slab) {
+            Ok(region) => self.add(state, region).map(|()| true),
+            Err(error @ Error::OutOfMemory { .. }) => {
+                *cause = Some(error);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn add(&self, state: &mut State, region: Block) -> Result<()> {
+        match state.slots.add(region) {
+            Ok(()) => {
+                state.reserved.add(state.slots.slab_size());
+                Ok(())
+            }
+            Err(error) => self.source.free(region).and(Err(refused(error))),
+        }
+    }
+
+    pub fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        let per_thread = stream.raw() == CU_STREAM_PER_THREAD;
+        if per_thread {
+            stream.synchronize()?;
+        }
+        let mut state = self.state();
+        let State { slots, clock, blocks, .. } = &mut *state;
+        if !slots.free(block.device_pointer, if per_thread { &self.source.own } else { stream }, clock) {
+            return Err(unknown(block));
+        }
+        blocks.subtract(1);
+        Ok(())
+    }
+
+    pub fn reserve(&self, blocks: usize) -> Result<()> {
+        let mut state = self.state();
+        let slab = state.slots.slab_size() as usize;
+        let wanted = blocks.div_ceil(self.settings.blocks_per_slab as usize);
+        if wanted > self.settings.maximum / slab {
+            return Err(Error::InvalidArgument {
+                call: "FixedSizePool::reserve",
+                argument: "blocks",
+                value: blocks.to_string().into(),
+                rule: "their slabs must not be above the pool's maximum",
+            });
+        }
+        while state.slots.slab_count() < wanted {
+            let region = self.source.allocate(slab)?;
+            self.add(&mut state, region)?;
+        }
+        Ok(())
+    }
+
+    pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
+        let mut state = self.state();
+        let State { slots, clock, .. } = &mut *state;
+        if wait { slots.synchronize(clock) } else { slots.collect(clock) }?;
+        let mut result = Ok(());
+        for region in state.slots.take_empty(keep as u64) {
+            match self.source.free(region) {
+                Ok(()) => {
+                    let slab = state.slots.slab_size();
+                    state.reserved.subtract(slab);
+                }
+                // It is not freed: it stays ours.
+                Err(error) => result = state.slots.add(region).map_err(refused).and(Err(error)),
+            }
+        }
+        result
+    }
+
+    pub fn statistics(&self) -> FixedSizeStatistics {
+        let state = self.state();
+        FixedSizeStatistics {
+            blocks: state.blocks,
+            reserved: state.reserved,
+            pending: state.slots.queued() as u64,
+            events_recorded: state.clock.recorded,
+            waits: state.clock.waits,
+            out_of_memory: state.out_of_memory,
+        }
+    }
+
+    fn out_of_memory(&self, slabs: usize, used: usize, cause: Option<Error>) -> Error {
+        let (blocks, maximum) = (slabs * self.settings.blocks_per_slab as usize, self.settings.maximum);
+        let why = cause.map_or_else(|| format!("it may grow to {maximum} bytes"), |cause| cause.to_string());
+        let message = format!("the pool has {blocks} blocks of {} bytes, {used} of them in use; {why}", self.size);
+        self.source.out_of_memory(ALLOCATE, self.size, message)
+    }
+}
+
+// SAFETY: blocks do not overlap, and lie in memory of the source; a stream gets a block when the work of its former users
+// is done, or comes before in order of the stream.
+unsafe impl MemoryResource for Core {
+    #[inline]
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        check_alignment(ALLOCATE, alignment, self.alignment)?;
+        if captures_under_way() {
+            check_not_capturing(ALLOCATE, stream)?;
+        }
+        if size > self.size {
+            let message = format!("blocks of this pool have {} bytes; let a Fallback serve larger ones", self.size);
+            return Err(self.source.out_of_memory(ALLOCATE, size, message));
+        }
+        if stream.raw() == CU_STREAM_PER_THREAD {
+            return Err(Error::InvalidArgument {
+                call: ALLOCATE,
+                argument: "stream",
+                value: "the per-thread default stream".into(),
+                rule: "a pool has to tell streams apart; make one with Stream::new",
+            });
+        }
+        let mut state = self.state();
+        if let Some(block) = state.slots.take(stream) {
+            state.blocks.add(1);
+            return Ok(block);
+        }
+        drop(state);
+        self.allocate_slowly(stream)
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        self.free(block, stream)
+    }
+
+    fn frees_without_context(&self) -> bool {
+        true
+    }
+
+    fn abandon(&self, block: Block) {
+        // No call of the driver is made; that the block is unknown has no one to tell.
+        let _ = self.free(block, &self.source.own);
+    }
+
+    fn context(&self) -> &Context {
+        self.source.upstream.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.source.upstream.accessibility()
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.source.upstream.is_on_device()
+    }
+
+    fn atom(&self, _block: Block) -> usize {
+        self.source.atom
+    }
+
+    fn is_coherent(&self, _block: Block) -> bool {
+        self.source.is_coherent
+    }
+
+    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.source.upstream.invalidate(start, length)
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.source.upstream.flush(start, length)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let State { slots, clock, .. } = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let regions: Vec<Block> = slots.regions().collect();
+        self.source.end("ending a pool of blocks of one size", regions.into_iter(), || slots.synchronize(clock));
+    }
+}
+
+/// The size of a block that holds `size` bytes and is a multiple of `unit`.
+fn block_size(size: usize, unit: usize) -> Result<usize> {
+    let rounded = size.checked_next_multiple_of(unit).filter(|_| size > 0);
+    rounded.ok_or_else(|| Error::InvalidArgument {
+        call: NEW,
+        argument: "block_size",
+        value: size.to_string().into(),
+        rule: "a block has at least one byte, and fits into memory",
+    })
+}
+
+fn slab_size(size: usize, settings: &FixedSizeSettings) -> Result<usize> {
+    let FixedSizeSettings { blocks_per_slab, maximum, .. } = *settings;
+    if !(1..=4096).contains(&blocks_per_slab) {
+        return Err(Error::InvalidArgument {
+            call: NEW,
+            argument: "blocks_per_slab",
+            value: blocks_per_slab.to_string().into(),
+            rule: "a slab has 1 to 4096 blocks",
+        });
+    }
+    let slab = size.checked_mul(blocks_per_slab as usize).filter(|slab| *slab <= maximum.min(isize::MAX as usize));
+    slab.ok_or_else(|| Error::InvalidArgument {
+        call: NEW,
+        argument: "maximum",
+        value: format!("{maximum} bytes, with slabs of {blocks_per_slab} blocks of {size} bytes").into(),
+        rule: "the pool has to hold at least one slab",
+    })
+}
+
+fn refused(error: SlabsError) -> Error {
+    Error::InvalidArgument {
+        call: NEW,
+        argument: "a slab",
+        value: error.to_string().into(),
+        rule: "the sizes of the settings have to be possible",
+    }
+}
+
+#[cold]
+fn unknown(block: Block) -> Error {
+    Error::InvalidArgument {
+        call: "FixedSizePool::deallocate",
+        argument: "block",
+        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
+        rule: "it must be allocated from this pool, and not be freed before",
+    }
+}

@@ -1,0 +1,46 @@
+//! A lock around what may end streams and events: they are dropped when it has been let go, as their ends call the driver,
+//! and maybe a hook.
+
+use super::recorder::Ended;
+use core::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What has streams and events that end.
+pub(super) trait Ending {
+    /// What has ended and is not dropped yet.
+    fn ended(&mut self) -> &mut Ended;
+}
+
+/// A value, locked.
+#[derive(Debug)]
+pub(super) struct Locked<'lock, T: Ending> {
+    value: MutexGuard<'lock, T>,
+    ended: Ended,
+}
+
+impl<'lock, T: Ending> Locked<'lock, T> {
+    pub fn new(mutex: &'lock Mutex<T>) -> Self {
+        Self { value: mutex.lock().unwrap_or_else(PoisonError::into_inner), ended: Ended::default() }
+    }
+}
+
+impl<T: Ending> Deref for Locked<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Ending> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: Ending> Drop for Locked<'_, T> {
+    fn drop(&mut self) {
+        // The fields are dropped after this, in their order: the lock is let go first.
+        self.ended = core::mem::take(self.value.ended());
+    }
+}

@@ -1,0 +1,79 @@
+//! Uploads through a ring.
+
+use super::RingPool;
+use crate::buffer::{Access, Buffer};
+use crate::host_copy;
+use crate::memory::{HostAccessible, Kind};
+use crate::range::span_elements;
+use crate::{Error, Result};
+use bytemuck::NoUninit;
+
+impl<K: HostAccessible> RingPool<K> {
+    /// Copies a slice to the elements of a buffer from `offset` on, in order of the buffer's stream. Returns as soon as the
+    /// slice is in the ring: the slice may be changed then, while the copy to the buffer goes on.
+    ///
+    /// A slice that is larger than half of the ring is copied in pieces of half of it, so that one is filled while another
+    /// is on its way.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; an element is larger than half of the ring; the ring is full, and does not wait
+    /// or cannot: [`Error::OutOfMemory`]; the driver refuses. Pieces before the one that failed are copied all the same.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// # use cuda_mem::{Buffer, memory::{DeviceMemory, PinnedMemory}, pool::{RingPool, RingSettings}};
+    /// let staging = RingPool::new(&PinnedMemory::new(&context), 4096, &RingSettings::default())?;
+    /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 100_000, &stream)?;
+    /// let mut numbers: Vec<u32> = (0..100_000).collect();
+    /// staging.upload(&mut buffer, 0, &numbers)?;
+    /// numbers.fill(0);
+    /// assert_eq!(buffer.to_vec()?[99_999], 99_999);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuMemcpyHtoDAsync")]
+    pub fn upload<T, L, A>(&self, destination: &mut Buffer<T, L, A>, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+        L: Kind,
+        A: Access,
+    {
+        const CALL: &str = "RingPool::upload";
+        let mut at = span_elements(CALL, offset, source.len(), destination.len(), size_of::<T>())?.start;
+        let piece = self.capacity() / 2 / size_of::<T>();
+        if piece == 0 {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "the element's size",
+                value: format!("{} bytes", size_of::<T>()).into(),
+                rule: "it must not be above half of the ring",
+            });
+        }
+        for piece in source.chunks(piece) {
+            let staged = self.stage(piece, destination)?;
+            destination.copy_from_buffer(at, &staged, ..)?;
+            at += piece.len();
+        }
+        Ok(())
+    }
+
+    /// A copy of a slice in the ring, with the home stream of another buffer.
+    fn stage<T, L, A>(&self, piece: &[T], like: &Buffer<T, L, A>) -> Result<Buffer<T, K>>
+    where
+        T: NoUninit,
+        L: Kind,
+        A: Access,
+    {
+        let staged = Buffer::<T, K>::uninit(self, piece.len(), like.stream())?;
+        let (start, size) = (staged.host_pointer().cast::<u8>(), size_of_val(piece));
+        // SAFETY: the block has that size, nobody else has it, and all work of its former users is done: rings see to it.
+        unsafe { host_copy::store(piece.as_ptr().cast(), start, size) };
+        self.upstream().flush(start, size)?;
+        // The stores may be streaming ones, which the start of a copy does not wait for.
+        host_copy::store_fence();
+        // SAFETY: every element was written.
+        Ok(unsafe { staged.assume_init() })
+    }
+}

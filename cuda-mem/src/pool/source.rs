@@ -1,0 +1,102 @@
+//! Memory of a source, for pools that divide it.
+
+use crate::context::Liveness;
+use crate::graph::RelaxedCalls;
+use crate::memory::{Block, SharedResource};
+use crate::{Error, Result, Stream};
+
+/// A source, and what is known of its memory.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub upstream: SharedResource,
+    /// Regions are allocated and freed in order of this stream, which has no other work.
+    pub own: Stream,
+    /// What the source aligns regions to, so far as it matters.
+    pub alignment: usize,
+    pub atom: usize,
+    pub is_coherent: bool,
+}
+
+impl Source {
+    /// Takes a first region of `size` bytes, and finds out how far the source aligns.
+    pub fn open(call: &'static str, upstream: SharedResource, size: usize) -> Result<(Self, Block)> {
+        let own = Stream::new(upstream.context())?;
+        let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true };
+        let first = source.first(size)?;
+        (source.atom, source.is_coherent) = (source.upstream.atom(first), source.upstream.is_coherent(first));
+        if first.device_pointer != 0 && first.size >= size {
+            return Ok((source, first));
+        }
+        let value = format!("{} bytes at {:#x}", first.size, first.device_pointer).into();
+        source.free(first)?;
+        let rule = "a region has an address for devices and at least the size that was asked for";
+        Err(Error::InvalidArgument { call, argument: "the source's memory", value, rule })
+    }
+
+    fn first(&mut self, size: usize) -> Result<Block> {
+        for alignment in [256, 128, 64, 32] {
+            self.alignment = alignment;
+            match self.allocate(size) {
+                Err(Error::InvalidArgument { argument: "alignment", .. }) => {}
+                other => return other,
+            }
+        }
+        self.alignment = 16;
+        self.allocate(size)
+    }
+
+    /// Allocates a region that every stream may use at once.
+    pub fn allocate(&self, size: usize) -> Result<Block> {
+        let block = self.upstream.allocate(size, self.alignment, &self.own)?;
+        match self.own.synchronize() {
+            Ok(()) => Ok(block),
+            Err(error) => self.free(block).and(Err(error)),
+        }
+    }
+
+    /// Gives a region back that nobody uses, and whose work is done.
+    pub fn free(&self, block: Block) -> Result<()> {
+        // SAFETY: the callers, this module's pools, have handed none of it out, or had all of it back; and no work uses
+        // it any more.
+        unsafe { self.upstream.deallocate(block, &self.own) }
+    }
+
+    /// Gives all regions back at a pool's end. `synchronize` waits for the work that may use them.
+    pub fn end(
+        &self,
+        doing: &'static str,
+        regions: impl Iterator<Item = Block>,
+        synchronize: impl FnOnce() -> Result<()>,
+    ) {
+        let context = self.upstream.context();
+        match context.liveness() {
+            Liveness::DriverGone => {}
+            Liveness::Gone => regions.for_each(|block| self.upstream.abandon(block)),
+            Liveness::Alive => {
+                let _relaxed = RelaxedCalls::begin(context.driver());
+                // Work that failed has ended too.
+                let mut result = synchronize();
+                for block in regions {
+                    result = self.free(block).and(result);
+                }
+                if let Err(error) = result
+                    && !error.is_teardown()
+                {
+                    context.drop_errors().push(doing, error);
+                }
+            }
+        }
+    }
+
+    /// "No room", in a pool's own words.
+    pub fn out_of_memory(&self, call: &'static str, requested: usize, message: String) -> Error {
+        let context = self.upstream.context();
+        Error::OutOfMemory {
+            call,
+            requested,
+            device: context.device().name().unwrap_or_default().into(),
+            free: context.memory_info().ok().map(|info| info.free),
+            message: message.into(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What blocks of one size, rings and guards cost, beside the pool for all sizes and the driver's own.
+//!
+//! `cargo bench -p ffi-tests --bench fixed_and_ring_pools` runs it over whatever the environment names. `--brief` is a
+//! short run that only shows that it works.
+
+use cuda_mem::adaptor::{GuardSettings, Guarded};
+use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedMemory, PoolOptions, ResourceHandle, SharedResource};
+use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, RingPool, RingSettings};
+use cuda_mem::{Buffer, Stream};
+use ffi_tests::Setup;
+use std::hint::black_box;
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The size of a block where one size is enough.
+const SIZE: usize = 256;
+/// How many blocks are live where one is replaced by another.
+const LIVE: usize = 1000;
+
+fn main() -> Result<()> {
+    let brief = std::env::args().any(|argument| argument == "--brief");
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    let (rounds, batch) = if brief { (3, 10) } else { (101, 1000) };
+    // As programs do: the context is current on the thread that works.
+    let _current = setup.context.bind()?;
+    pairs(&setup, rounds, batch)?;
+    uploads(&setup, rounds, batch)
+}
+
+/// The median time of one run in nanoseconds; what is done between the rounds does not count.
+fn median(
+    rounds: usize,
+    batch: usize,
+    mut run: impl FnMut() -> Result<()>,
+    mut between: impl FnMut() -> Result<()>,
+) -> Result<f64> {
+    let mut times = Vec::with_capacity(rounds);
+    // The first round warms.
+    for round in 0..=rounds {
+        let start = Instant::now();
+        for _ in 0..batch {
+            run()?;
+        }
+        if round > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
+        }
+        between()?;
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+fn pair(resource: &SharedResource, stream: &Stream) -> Result<()> {
+    let block = black_box(resource.allocate(SIZE, 16, stream)?);
+    // SAFETY: just allocated, and used by nobody.
+    Ok(unsafe { resource.deallocate(block, stream) }?)
+}
+
+/// An allocation and a free on one stream, by the resource itself.
+fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
+    let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+    let (device, pinned) = (DeviceMemory::new(context), PinnedMemory::new(context));
+    let pool = Pool::new(&device, &PoolSettings::default())?;
+    let resources = [
+        ("pool of one size", FixedSizePool::new(&device, SIZE, &FixedSizeSettings::default())?.share(), batch),
+        ("pool", pool.share(), batch),
+        ("the driver's pool", DevicePool::new(context, &PoolOptions::default())?.share(), batch),
+        ("ring of 1 MiB", RingPool::new(&pinned, 1 << 20, &RingSettings::default())?.share(), batch),
+        ("guarded pool, device", Guarded::new(&pool, &GuardSettings::default())?.share(), batch.div_ceil(20)),
+        (
+            "guarded pool, pinned",
+            Guarded::new(&Pool::new(&pinned, &PoolSettings::default())?, &GuardSettings::default())?.share(),
+            batch.div_ceil(20),
+        ),
+    ];
+    println!("\nblocks of {SIZE} B on one stream, one thread; medians of {rounds} rounds");
+    println!("pair: allocated and freed at once; replaced: a block of {LIVE} live ones freed, another allocated");
+    println!("{:>22} {:>10} {:>14}", "", "pair, ns", "replaced, ns");
+    for (name, resource, batch) in resources {
+        let wait = || Ok(stream.synchronize()?);
+        let alone = median(rounds, batch, || pair(&resource, &stream), wait)?;
+        let mut live = Vec::with_capacity(LIVE);
+        for _ in 0..LIVE {
+            live.push(resource.allocate(SIZE, 16, &stream)?);
+        }
+        // The oldest one, which is what a ring is made for.
+        let mut oldest = 0;
+        let replace = || {
+            // SAFETY: the block is live, and used by nobody.
+            unsafe { resource.deallocate(live[oldest], &stream) }?;
+            live[oldest] = resource.allocate(SIZE, 16, &stream)?;
+            oldest = (oldest + 1) % LIVE;
+            Ok(())
+        };
+        let replaced = median(rounds, batch, replace, wait)?;
+        for block in live {
+            // SAFETY: as above.
+            unsafe { resource.deallocate(block, &stream) }?;
+        }
+        println!("{name:>22} {alone:>10.1} {replaced:>14.1}");
+    }
+    Ok(())
+}
+
+/// Uploads of a slice that the program uses again: through a ring, and by a copy that waits.
+fn uploads(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
+    let stream = Stream::new(&setup.context)?;
+    let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 20, &RingSettings::default())?;
+    println!("\nuploads of a slice on one stream, one thread; time until the slice may be used again");
+    println!("{:>12} {:>16} {:>22}", "bytes", "ring, ns", "copy_from_slice, ns");
+    for size in [64, 4 << 10, 64 << 10, 1 << 20] {
+        let batch = batch.min((1 << 30) / rounds / size).max(1);
+        let slice = vec![1u8; size];
+        let target =
+            std::cell::RefCell::new(Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), size, &stream)?);
+        let wait = || Ok(stream.synchronize()?);
+        let upload = || Ok(staging.upload(&mut *target.borrow_mut(), 0, &slice)?);
+        let by_ring = median(rounds, batch, upload, wait)?;
+        let by_copy = median(rounds, batch, || Ok(target.borrow_mut().copy_from_slice(0, &slice)?), wait)?;
+        println!("{size:>12} {by_ring:>16.0} {by_copy:>22.0}");
+    }
+    Ok(())
+}
