@@ -30,7 +30,8 @@ impl<T> Gate<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
         let entered = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        entered.is_ok().then_some(Entered { gate: self })
+        // Made only where it is ours: the end of one that is not would let others in.
+        entered.is_ok().then(|| Entered { gate: self })
     }
 
     /// Enters as soon as it can. Whoever is inside makes no calls there, so it is soon.
@@ -85,6 +86,7 @@ mod tests {
         let inside = gate.enter();
         assert_eq!(*inside, 3 * rounds);
         assert!(gate.try_enter().is_none());
+        assert!(gate.try_enter().is_none(), "a thread that was turned away has opened the gate");
         drop(inside);
         assert!(gate.try_enter().is_some());
     }
