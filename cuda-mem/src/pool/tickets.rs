@@ -311,8 +311,11 @@ mod tests {
         for stream in 1..STREAMS {
             let line = tickets.line(&stream, &mut world);
             assert_eq!(tickets.wait(ticket, line, &mut world), Ok(true));
+            let mut last = [0; STREAMS];
+            world.work(stream, &mut last);
             let passing = tickets.issue(line, 1);
             assert_eq!(tickets.wait(passing, kept, &mut world), Ok(true));
+            assert!(world.is_before(&last, 0), "stream {stream} was taken for an earlier one of its number");
             tickets.redeem(passing);
             others.push(line);
         }
