@@ -81,27 +81,32 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) struct Locked<'core> {
     state: MutexGuard<'core, State>,
-    ended: Ended,
+    ended: Vec<Ended>,
 }
 
 impl Deref for Locked<'_> {
     type Target = State;
 
+    #[inline]
     fn deref(&self) -> &State {
         &self.state
     }
 }
 
 impl DerefMut for Locked<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut State {
         &mut self.state
     }
 }
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         // The fields are dropped after this, in their order: the lock is let go first.
-        self.ended = core::mem::take(&mut self.state.clock.ended);
+        if !self.state.clock.ended.is_empty() {
+            self.ended = core::mem::take(&mut self.state.clock.ended);
+        }
     }
 }
 
@@ -157,7 +162,7 @@ impl Core {
 
     pub fn state(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { state, ended: Ended::default() }
+        Locked { state, ended: Vec::new() }
     }
 
     #[inline]
@@ -206,7 +211,7 @@ impl Core {
         self.deallocate_to_heap(block, bytes, stream)
     }
 
-    #[cold]
+    #[inline(never)]
     fn allocate_from_heap(&self, size: usize, alignment: usize, bytes: usize, stream: &Stream) -> Result<Block> {
         if stream.raw() == CU_STREAM_PER_THREAD {
             return Err(Error::InvalidArgument {
@@ -241,7 +246,7 @@ impl Core {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
         let mut stream = stream;
         if stream.raw() == CU_STREAM_PER_THREAD {
@@ -348,7 +353,6 @@ impl Core {
 
 impl State {
     /// Takes back what a front has given up.
-    #[cold]
     fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
             for block in blocks {
@@ -356,7 +360,7 @@ impl State {
                 let known = self.heap.free(block.device_pointer, &stream);
                 debug_assert!(known, "a front had a block that is none: {block:?}");
             }
-            self.clock.ended.streams.push(stream);
+            self.clock.ended.push(Ended::Stream(stream));
         }
     }
 }
