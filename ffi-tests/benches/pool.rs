@@ -11,7 +11,8 @@ use ffi_tests::pool_workloads::{self as workloads, Length};
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let bench = Bench { setup: Setup::from_environment()?, brief: arguments.iter().any(|argument| argument == "--brief") };
+    let bench =
+        Bench { setup: Setup::from_environment()?, brief: arguments.iter().any(|argument| argument == "--brief") };
     println!("{}", bench.setup.describe());
     // As programs do: the context is current on the thread that works.
     let _current = bench.setup.context.bind()?;

@@ -219,7 +219,8 @@ fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
         for broken in [false, true] {
             let fill = |block: Block, value: u8, stream: &Stream| {
                 // SAFETY: the block has as many bytes; where `broken`, only this test sees what comes of it.
-                let code = unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, stream.raw()) };
+                let code =
+                    unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, stream.raw()) };
                 assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
             };
             delay(&one)?;

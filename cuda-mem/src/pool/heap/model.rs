@@ -82,7 +82,10 @@ impl Model {
                 self.synchronize();
                 // Now every stream may have everything that is free.
                 let largest = self.heap.largest_free();
-                let found = self.heap.allocate(largest.max(UNIT), &0, Effort::Ready, &mut self.world).expect("the world gives no errors");
+                let found = self
+                    .heap
+                    .allocate(largest.max(UNIT), &0, Effort::Ready, &mut self.world)
+                    .expect("the world gives no errors");
                 assert_eq!(found.is_some(), largest > 0);
                 if let Some(block) = found {
                     assert!(self.heap.free(block.device_pointer, &0));
@@ -130,7 +133,8 @@ impl Model {
         };
         let any = runs(&|unit| !unit.used);
         let own = runs(&|unit| !unit.used && unit.by.is_none_or(|by| by == stream));
-        let found = self.heap.allocate(units * UNIT, &stream, effort, &mut self.world).expect("the world gives no errors");
+        let found =
+            self.heap.allocate(units * UNIT, &stream, effort, &mut self.world).expect("the world gives no errors");
         let Some(block) = found else {
             assert!(own < units || effort != Effort::Thorough, "{own} units of its own were refused for {units}");
             assert!(any < units || effort != Effort::Wait, "{any} units were refused for {units}, with a wait");
@@ -198,7 +202,9 @@ impl Step {
         let stream = usize::from(one) % STREAMS;
         let efforts = [Effort::Ready, Effort::Thorough, Effort::Passed, Effort::Wait];
         match what % 16 {
-            0..=6 => Self::Allocate { stream, units: u64::from(one / 4 % 16) + 1, effort: efforts[usize::from(two) % 4] },
+            0..=6 => {
+                Self::Allocate { stream, units: u64::from(one / 4 % 16) + 1, effort: efforts[usize::from(two) % 4] }
+            }
             7..=11 => Self::Free { which: usize::from(two), stream },
             12 => Self::Complete { stream },
             13 => Self::Settle,
