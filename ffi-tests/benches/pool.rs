@@ -18,12 +18,18 @@ fn main() -> Result<(), Error> {
     let _current = bench.setup.context.bind()?;
     // `cargo bench -- random holes` runs these alone.
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let all: [(&str, fn(&Bench) -> Result<(), Error>); 4] =
-        [("pairs", Bench::pairs), ("random", Bench::random), ("holes", Bench::holes), ("threads", Bench::threads)];
-    for (name, run) in all {
-        if named.is_empty() || named.iter().any(|wanted| *wanted == name) {
-            run(&bench)?;
-        }
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|wanted| *wanted == name);
+    if wanted("pairs") {
+        bench.pairs()?;
+    }
+    if wanted("random") {
+        bench.random()?;
+    }
+    if wanted("holes") {
+        bench.holes()?;
+    }
+    if wanted("threads") {
+        bench.threads()?;
     }
     Ok(())
 }
