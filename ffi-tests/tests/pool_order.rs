@@ -204,6 +204,33 @@ fn many_threads_that_grow_at_once_grow_once() -> Outcome {
     })
 }
 
+#[test]
+fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
+    alone(|setup| {
+        let mut settings = PoolSettings::default();
+        settings.initial = 8 * SIZE;
+        settings.maximum = 8 * SIZE;
+        settings.front_capacity = SIZE / 4;
+        let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
+        let work = || -> Result<(), Error> {
+            let stream = Stream::new(&setup.context)?;
+            let buffers: Result<Vec<_>, _> = (0..200).map(|_| Buffer::filled(&pool, 4096, 1u8, &stream)).collect();
+            buffers.map(drop)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+        })?;
+        // All threads have ended.
+        let kept = pool.statistics().in_fronts;
+        assert!(kept > 0 && kept <= 8 * (SIZE as u64 / 4), "{kept} bytes");
+        let all = Buffer::filled(&pool, 8 * SIZE, 2u8, &Stream::new(&setup.context)?)?;
+        same("all of it", &all.to_vec()?, &[2; 8 * SIZE])?;
+        assert_eq!(pool.statistics().in_fronts, 0);
+        Ok(())
+    })
+}
+
 /// The same work in order and, by a free that names the wrong stream, out of order: only the second is seen to fail. So
 /// streams lag behind enough for the other tests to see a block that is given away too early.
 #[test]

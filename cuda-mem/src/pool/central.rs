@@ -78,7 +78,8 @@ pub(super) struct Live {
 }
 
 impl Ending for State {
-    fn ended(&mut self) -> &mut Ended {
+    #[inline]
+    fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended
     }
 }
@@ -183,7 +184,7 @@ impl Core {
         self.deallocate_to_heap(block, bytes, stream)
     }
 
-    #[cold]
+    #[inline(never)]
     fn allocate_from_heap(&self, size: usize, alignment: usize, bytes: usize, stream: &Stream) -> Result<Block> {
         if stream.raw() == CU_STREAM_PER_THREAD {
             return Err(Error::InvalidArgument {
@@ -218,7 +219,7 @@ impl Core {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
         let mut stream = stream;
         if stream.raw() == CU_STREAM_PER_THREAD {
@@ -325,7 +326,6 @@ impl Core {
 
 impl State {
     /// Takes back what a front has given up.
-    #[cold]
     fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
             for block in blocks {
@@ -333,7 +333,7 @@ impl State {
                 let known = self.heap.free(block.device_pointer, &stream);
                 debug_assert!(known, "a front had a block that is none: {block:?}");
             }
-            self.clock.ended.streams.push(stream);
+            self.clock.ended.push(Ended::Stream(stream));
         }
     }
 }

@@ -239,11 +239,13 @@ impl<S: Clone + PartialEq> Cache<S> {
     /// Gives up the older half of each bin.
     #[cold]
     fn spill(&mut self) -> Spill<S> {
-        let mut spill = Vec::new();
+        let mut spill = Vec::with_capacity(self.streams.len());
         for kept in &mut self.streams {
-            let old = |bin: &mut Vec<Block>| bin.drain(..bin.len().div_ceil(2)).collect::<Vec<_>>();
-            let blocks: Vec<Block> = kept.bins.iter_mut().flat_map(old).collect();
-            self.bytes -= blocks.iter().map(|block| block.size).sum::<usize>();
+            let mut blocks = Vec::new();
+            for bin in kept.bins.iter_mut().filter(|bin| !bin.is_empty()) {
+                blocks.extend(bin.drain(..bin.len().div_ceil(2)));
+            }
+            self.bytes -= blocks.iter().map(|block: &Block| block.size).sum::<usize>();
             spill.push((kept.stream.clone(), blocks));
         }
         spill

@@ -1,6 +1,8 @@
 //! Fronts under every order in which threads may meet, and every value that their memory may show: the same sources once
 //! more, over loom's primitives.
 
+#![allow(clippy::duplicate_mod, reason = "the same sources over other primitives")]
+
 use super::classes;
 
 mod sync {

@@ -13,16 +13,16 @@ const SPARE_EVENTS: usize = 64;
 pub(super) struct Recorder {
     spare: Vec<Arc<Event>>,
     /// What is to be dropped where no lock is held: it calls the driver, and maybe a hook.
-    pub ended: Ended,
+    pub ended: Vec<Ended>,
     pub recorded: u64,
     pub waits: u64,
 }
 
 /// What has ended here.
-#[derive(Debug, Default)]
-pub(super) struct Ended {
-    pub streams: Vec<Stream>,
-    events: Vec<Arc<Event>>,
+#[derive(Debug)]
+pub(super) enum Ended {
+    Stream(#[expect(dead_code, reason = "held for its drop")] Stream),
+    Event(#[expect(dead_code, reason = "held for its drop")] Arc<Event>),
 }
 
 /// Waits for the work before an event. The work of a context that has ended has ended.
@@ -70,12 +70,12 @@ impl Clock for Recorder {
         if self.spare.len() < SPARE_EVENTS && Arc::strong_count(&event) == 1 {
             self.spare.push(event);
         } else {
-            self.ended.events.push(event);
+            self.ended.push(Ended::Event(event));
         }
     }
 
     fn let_go(&mut self, stream: Stream) {
-        self.ended.streams.push(stream);
+        self.ended.push(Ended::Stream(stream));
     }
 }
 

@@ -33,6 +33,9 @@ pub struct OutOfMemoryInfo {
 }
 
 /// Is called where there is no memory left: it may free some, also of this pool, and says whether to look again.
+///
+/// No lock of the pool is held. What the hook owns of the pool's memory keeps the pool alive, and the pool the hook, until
+/// it is freed.
 pub type OutOfMemoryHook = Arc<dyn Fn(&OutOfMemoryInfo) -> bool + Send + Sync>;
 
 /// How a pool behaves. Sizes are in bytes.

@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Ending for State {
-    fn ended(&mut self) -> &mut Ended {
+    fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended
     }
 }

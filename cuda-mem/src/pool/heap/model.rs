@@ -221,7 +221,10 @@ impl Step {
 ///
 /// The heap did wrong.
 pub fn history(bytes: &[u8]) {
-    let mut model = Model::new();
+    run(Model::new(), bytes);
+}
+
+pub(super) fn run(mut model: Model, bytes: &[u8]) {
     for step in bytes.as_chunks::<3>().0 {
         model.take(Step::from_bytes(*step));
         model.compare();

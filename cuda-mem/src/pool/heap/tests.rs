@@ -1,7 +1,7 @@
 //! The heap under random histories: blocks do not overlap, no byte is handed out while work of a former owner may run,
 //! and nothing is refused that could be had.
 
-use super::model::{Model, STREAMS, Step, UNIT, history};
+use super::model::{Model, STREAMS, Step, UNIT, history, run};
 use super::*;
 use crate::pool::order::world::World;
 use proptest::prelude::*;
@@ -60,6 +60,27 @@ fn the_fuzzers_corpus_keeps_the_order() {
     let inputs = std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     let count = inputs.take(if cfg!(miri) { 1 } else { usize::MAX }).map(|input| history(&input)).count();
     assert!(count > 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it needs more steps than Miri has time for")]
+fn random_histories_find_a_lost_dependency_across_streams() {
+    let found = (1..200_u64).any(|seed| {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 32) as u8
+        })
+        .take(900)
+        .collect();
+        let mut model = Model::new();
+        model.heap.order.planted = true;
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(model, &bytes)));
+        outcome.is_err_and(|panic| panic.downcast_ref::<String>().is_some_and(|text| text.contains("is in use")))
+    });
+    assert!(found);
 }
 
 /// Ten million operations of three streams in memory that is nearly full: a request is refused only if no free range holds
