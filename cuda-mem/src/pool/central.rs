@@ -7,9 +7,11 @@ use super::recorder::Recorder;
 use super::settings::{OutOfMemoryInfo, PoolSettings, Reuse};
 use super::statistics::Figure;
 use super::strays::Strays;
+use super::watch::Watch;
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::memory::{Block, SharedResource, check_alignment, check_not_capturing};
+use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -38,6 +40,8 @@ pub(super) struct Core {
     pub fronts: Box<[Front<Stream>]>,
     state: Mutex<State>,
     pub strays: Option<Strays>,
+    /// What is noted of the blocks, if anything is.
+    pub watch: Option<Box<Watch>>,
     /// How many blocks have names.
     named: AtomicUsize,
 }
@@ -98,6 +102,10 @@ impl Core {
             out_of_memory: 0,
         };
         let fronts = (0..front_count()).map(|_| Front::new(settings.front_capacity)).collect();
+        let watch = Watch::new(settings);
+        if let Some(watch) = &watch {
+            watch.region(Action::Grow, first);
+        }
         Ok(Self {
             is_coherent: upstream.is_coherent(first),
             upstream,
@@ -109,6 +117,7 @@ impl Core {
             fronts,
             state: Mutex::new(state),
             strays: fallback.map(Strays::new),
+            watch,
             named: AtomicUsize::new(0),
         })
     }
@@ -210,6 +219,7 @@ impl Core {
         let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
         let mut state = self.state();
         let mut cause = None;
+        let waits = state.clock.waits;
         let found = self.search(&mut state, bytes, stream, &mut cause);
         let Some(block) = found? else {
             let (reserved, used) = (state.heap.reserved(), state.heap.used());
@@ -222,6 +232,11 @@ impl Core {
             };
             return Ok(Err(Refusal { info, cause }));
         };
+        if state.clock.waits != waits
+            && let Some(watch) = &self.watch
+        {
+            watch.waited(block, stream);
+        }
         state.tally.allocated(size, bytes);
         self.sample(&mut state);
         Ok(Ok(block))
@@ -292,6 +307,8 @@ impl Core {
         if added.is_err() {
             // SAFETY: just allocated, and used by nobody.
             unsafe { self.upstream.deallocate(block, &self.own) }?;
+        } else if let Some(watch) = &self.watch {
+            watch.region(Action::Grow, block);
         }
         added
     }
@@ -303,7 +320,12 @@ impl Core {
         for block in state.heap.take_empty(keep) {
             // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
             match unsafe { self.upstream.deallocate(block, &self.own) } {
-                Ok(()) => result = result.map(|_| true),
+                Ok(()) => {
+                    if let Some(watch) = &self.watch {
+                        watch.region(Action::Release, block);
+                    }
+                    result = result.map(|_| true);
+                }
                 // It is not freed: it stays ours.
                 Err(error) => result = state.heap.add(block).map_err(refused).and(Err(error)),
             }

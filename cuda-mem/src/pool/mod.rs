@@ -52,6 +52,7 @@ mod share;
 mod snapshot;
 mod statistics;
 mod strays;
+mod watch;
 
 use crate::memory::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result};
@@ -63,8 +64,8 @@ use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
-pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
+pub use settings::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse, Tracked};
+pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
 pub use statistics::{Figure, PendingBytes, Statistics};
 
 /// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
@@ -220,7 +221,16 @@ impl<K> Pool<K> {
     pub fn snapshot(&self) -> Snapshot {
         let in_fronts = self.in_fronts();
         let statistics = self.figures(&in_fronts);
+        let watch = self.core().watch.as_ref();
+        let mut given: HashMap<u64, Arc<str>> = HashMap::new();
+        for block in watch.and_then(|watch| watch.leak_report()).into_iter().flat_map(|report| report.blocks) {
+            given.extend(block.name.map(|name| (block.address, name)));
+        }
         let state = self.core().state();
+        let name_of = |address: &u64| match state.names.get(address) {
+            Some(name) => Some(name.to_string()),
+            None => given.get(address).map(|name| name.to_string()),
+        };
         let region = |(block, ranges): (crate::memory::Block, Vec<heap::HeapRange<crate::Stream>>)| RegionSnapshot {
             address: block.device_pointer,
             size: block.size as u64,
@@ -239,16 +249,18 @@ impl<K> Pool<K> {
                             (false, _, None) => BlockState::Free,
                         },
                         stream: waits.or(kept),
-                        name: state.names.get(&range.bytes.start).filter(|_| range.used).map(|name| name.to_string()),
+                        name: Some(&range.bytes.start).filter(|_| range.used && kept.is_none()).and_then(name_of),
                     }
                 })
                 .collect(),
         };
         Snapshot {
+            format: snapshot::FORMAT,
             device: self.context().device().ordinal(),
             granularity: self.granularity() as u64,
             regions: state.heap.ranges().into_iter().map(region).collect(),
             statistics,
+            trace: watch.and_then(|watch| watch.trace()),
         }
     }
 

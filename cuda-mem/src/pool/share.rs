@@ -38,20 +38,38 @@ impl Shares {
     }
 }
 
+impl Drop for Shares {
+    fn drop(&mut self) {
+        if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.settings.on_leak) {
+            watch.last_handle_gone(hook);
+        }
+    }
+}
+
 // SAFETY: the heap's blocks do not overlap, and lie in memory of the source; the order lets a stream have a block when
 // work of its former streams comes before.
 unsafe impl MemoryResource for Share {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        self.core.allocate(size, alignment, stream)
+        let block = self.core.allocate(size, alignment, stream);
+        match &self.core.watch {
+            None => block,
+            Some(watch) => watch.allocated(size, stream, block),
+        }
     }
 
     #[inline]
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        self.core.deallocate(block, stream)
+        match &self.core.watch {
+            None => self.core.deallocate(block, stream),
+            Some(watch) => watch.freed(block, stream, || self.core.deallocate(block, stream)),
+        }
     }
 
     fn abandon(&self, block: Block) {
+        if let Some(watch) = &self.core.watch {
+            watch.abandoned(block);
+        }
         self.core.abandon(block);
     }
 
