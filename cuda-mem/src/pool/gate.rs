@@ -30,7 +30,8 @@ impl<T> Gate<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
         let entered = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        entered.is_ok().then_some(Entered { gate: self })
+        // Not `then_some`: a way out that was made in vain would open the gate when it is dropped.
+        entered.is_ok().then(|| Entered { gate: self })
     }
 
     /// Enters as soon as it can. Whoever is inside makes no calls there, so it is soon.
@@ -85,6 +86,7 @@ mod tests {
         let inside = gate.enter();
         assert_eq!(*inside, 3 * rounds);
         assert!(gate.try_enter().is_none());
+        assert!(gate.try_enter().is_none(), "who did not enter does not open it");
         drop(inside);
         assert!(gate.try_enter().is_some());
     }
