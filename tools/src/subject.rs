@@ -63,7 +63,7 @@ impl Target for Buffers {
             drop(buffer);
             return Ok(());
         }
-        buffer.close_on(stream).map_err(|refused| Error::from(refused))
+        buffer.close_on(stream).map_err(Error::from)
     }
 
     fn context(&self) -> &Context {

@@ -123,7 +123,7 @@ fn a_pool_is_drawn_at_a_moment_and_over_time() {
         if trace_capacity == 0 {
             // One in the legend.
             assert_eq!((drawn("allocated"), drawn("in-front")), (2, 3), "{svg}");
-            assert!(drawn("free") > 1 && svg.contains(", 100096 bytes at offset "), "{svg}");
+            assert!(drawn("free") > 1 && svg.contains(", 102400 bytes at offset "), "{svg}");
         } else {
             assert_eq!((drawn("allocated"), drawn("freed"), drawn("free")), (2, 4, 3), "{svg}");
             assert!(svg.contains("freed at") && svg.contains("still there") && svg.contains(" us</text>"), "{svg}");

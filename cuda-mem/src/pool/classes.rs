@@ -20,7 +20,7 @@ pub(super) struct BlockSize {
 /// The block that serves `size` bytes, in units of `2^unit_log2` bytes. `None` if there is no such size.
 #[inline]
 pub(super) fn block_size(size: usize, unit_log2: u32) -> Option<BlockSize> {
-    let units = (size.max(1) - 1 >> unit_log2) + 1;
+    let units = ((size.max(1) - 1) >> unit_log2) + 1;
     if units <= STEPS {
         return Some(BlockSize { bytes: units << unit_log2, class: Some(units - 1) });
     }

@@ -85,8 +85,11 @@ impl Kept {
 
 /// The system's number of the calling thread, asked for once.
 fn thread_id() -> u64 {
-    // SAFETY: it only asks.
-    thread_local!(static ID: u64 = u64::try_from(unsafe { libc::gettid() }).unwrap_or_default());
+    fn ask() -> u64 {
+        // SAFETY: it only asks.
+        u64::try_from(unsafe { libc::gettid() }).unwrap_or_default()
+    }
+    thread_local!(static ID: u64 = ask());
     // A thread that is ending has no such value any more.
     ID.try_with(|id| *id).unwrap_or_default()
 }

@@ -260,7 +260,7 @@ impl Picture {
         for block in &region.blocks {
             let fill = if block.live { Fill::Allocated } else { Fill::Freed };
             let top = y + block.offset as f64 * unit;
-            let tip = life(region, block, &time);
+            let tip = life(region, block, time);
             self.shapes.push(shape(fill, block.from, block.until, top, (block.size as f64 * unit).max(0.3), tip));
         }
     }
