@@ -7,7 +7,7 @@ use crate::{Result, Stream};
 
 handle! {
     /// Keeps the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
-    /// [names](super::named), to be written to a file, looked at, or done again by [`trace::replay`](crate::trace::replay).
+    /// [names](super::named), to be written to a file, looked at, or done again by [`trace::replay`](crate::trace::replay()).
     /// A [`Pool`](crate::pool::Pool) keeps such a trace by itself, if it is told to. Cheap to clone; the clones record
     /// together.
     ///

@@ -33,7 +33,7 @@
 //! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing; waiting for all freed memory on
 //! the CPU, so that it lies together; giving empty regions back to make room for a larger one; the
 //! [hook](PoolSettings::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
-//! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+//! [`Error::OutOfMemory`].
 //!
 //! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
 //! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.

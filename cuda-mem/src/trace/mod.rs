@@ -3,7 +3,7 @@
 //! A [`Trace`] comes from a pool ([`Pool::trace`](crate::pool::Pool::trace)), from any resource by
 //! [`adaptor::Recording`](crate::adaptor::Recording), or from a file: this crate's own [format](#format), or the logs of
 //! RMM, which [`adaptor::Logging`](crate::adaptor::Logging) writes too. A [`Plan`] is what can be done again of it, and
-//! [`replay`] does it on any source of memory, and tells how fast that was and how much memory it took.
+//! [`replay()`] does it on any source of memory, and tells how fast that was and how much memory it took.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
