@@ -38,6 +38,11 @@
 //! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
 //! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.
 //!
+//! **What can be seen**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
+//! `cuda-mem pool-map` draws; and, where the settings ask for it, the newest events as a [trace](Pool::trace), which can be
+//! [replayed](crate::trace), and an account of the blocks that are there, with names and backtraces
+//! ([`Pool::leak_report`]).
+//!
 //! **Captures**: memory is not given to a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)).
 
 mod central;

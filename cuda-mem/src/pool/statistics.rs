@@ -62,6 +62,8 @@ pub struct PendingBytes {
 /// What a pool has and does. Bytes, unless it is called a count. Prints as a table; serialises as JSON, with the names of
 /// the fields.
 ///
+/// What `active` and `inactive_split` ever gained and lost is counted by their changes when they are looked at.
+///
 /// The figures are those of PyTorch's `memory_stats`, under shorter names:
 ///
 /// | here | there |
