@@ -29,6 +29,7 @@
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
+//! | [`trace`] | allocations written down, and done again on any source |
 //! | [`ipc`] | memory and events of several processes |
 //! | [`Error`], [`DropError`] | what went wrong, also in drops |
 //!
@@ -65,6 +66,7 @@ mod range;
 mod stream;
 pub mod suballocator;
 mod support;
+pub mod trace;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
@@ -110,6 +112,7 @@ const _: () = {
     crosses_threads::<adaptor::Limit<memory::kind::Any>>();
     crosses_threads::<adaptor::Tracking<memory::kind::Any>>();
     crosses_threads::<adaptor::Logging<memory::kind::Any>>();
+    crosses_threads::<adaptor::Recording<memory::kind::Any>>();
     crosses_threads::<adaptor::Fallback<memory::kind::Any>>();
     crosses_threads::<adaptor::Retry<memory::kind::Any>>();
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();

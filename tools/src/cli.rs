@@ -2,12 +2,14 @@
 
 use crate::bytes::parse_size;
 use crate::provider::Choice;
+use crate::subject::Subject;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cuda_mem::mapped::CoherenceWish;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Memory that CPU and NVIDIA GPU both address: a demonstration, and what this machine lacks for it.
+/// Memory that CPU and NVIDIA GPU both address: a demonstration, what this machine lacks for it, and pools looked at,
+/// replayed and measured.
 #[derive(Debug, Parser)]
 #[command(name = "cuda-mem", version, arg_required_else_help = true, after_help = AFTER)]
 pub(crate) struct Cli {
@@ -27,6 +29,12 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Says what was found on this machine, what is missing, and what to do about it
     Doctor(DoctorOptions),
+    /// Draws the regions and blocks of a pool from its snapshot, over time where the snapshot holds a trace
+    PoolMap(PoolMapOptions),
+    /// Does an allocation trace again, on a pool of this project, on the driver's, or on plain device memory
+    Replay(ReplayOptions),
+    /// Measures
+    Bench(Bench),
 }
 
 const DEMO_AFTER: &str = "\
@@ -133,6 +141,125 @@ pub(crate) struct DoctorOptions {
     /// Tries the libraries in this process, and prints what is found as it is found: what the command does itself
     #[arg(long, hide = true)]
     pub(crate) probe: bool,
+}
+
+const POOL_MAP_AFTER: &str = "\
+Examples:
+  cuda-mem pool-map snapshot.json -o pool.svg
+  cuda-mem pool-map - < snapshot.json > pool.svg
+
+The snapshot is what `Pool::snapshot().to_json()` gives. With a trace (`PoolSettings::trace_capacity`) time runs to the
+right, and each block is drawn from its allocation to its free; without one it is the pool at that moment. The picture is
+one file without scripts; what the mouse points at is told.
+
+Exit status: 0 when the picture was written, 1 when the snapshot cannot be read, 2 for a wrong command line.";
+
+#[derive(Debug, Args)]
+#[command(after_help = POOL_MAP_AFTER)]
+pub(crate) struct PoolMapOptions {
+    /// The snapshot, a JSON file; `-` reads standard input
+    pub(crate) snapshot: PathBuf,
+    /// Where the picture goes; without it, to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+const REPLAY_AFTER: &str = "\
+Examples:
+  cuda-mem replay trace.csv
+  cuda-mem replay rmm_log.csv --pool ours,driver,plain --json
+
+The trace is what `Trace::write` wrote, or a log of RMM's logging_resource_adaptor (Thread,Time,Action,Pointer,Size,Stream).
+Streams and threads of the trace are kept apart, and its order is kept. Every operation is measured by itself; what reading
+the clock takes is taken off.
+
+Exit status: 0 when it was replayed, 1 when not, 2 for a wrong command line.
+
+JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
+  ok, error     whether it was replayed, and if not, why
+  notice        why a software GPU stands in, or null
+  software      whether that is so, or was asked for
+  device_name
+  trace         events, lost, operations, blocks, unknown_frees, missing_frees, left_out
+  replays       for each pool: pool, fragmentation (or null), allocate and free (count, mean_ns, p50_ns, p90_ns, p99_ns,
+                p999_ns, max_ns), clock_ns, out_of_memory, peak_requested, peak_reserved (or null), streams, threads";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_AFTER)]
+pub(crate) struct ReplayOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// What it is done again on; several with commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ours")]
+    pub(crate) pool: Vec<Subject>,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measures what an allocation and a free cost: this project's pool, the driver's, and plain device memory
+    Pool(BenchPoolOptions),
+}
+
+const BENCH_POOL_AFTER: &str = "\
+Examples:
+  cuda-mem bench pool
+  cuda-mem bench pool --json > figures.json
+  cuda-mem bench pool --trace rmm_log.csv
+
+Workloads, all on device memory:
+  pair      one block is allocated and freed, on one stream
+  random    sizes of 1 B to 1 MiB in units of 256, 1000 to 2000 blocks are live, an allocation or a free at random
+  holes     so many free holes of 1 KiB lie apart; 1 KiB is allocated and freed
+  threads   threads allocate and free 4 KiB each at the same time, on one stream, or on one each
+  replay    of a trace: of --trace, or of a training loop that is built in
+Means are of many operations at once; percentiles are of single operations, less what reading the clock takes. Of pairs the
+mean is the median of many batches.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (fields are only ever added):
+  ok, error     whether all was measured, and if not, why
+  notice, software, device_name, driver, cuda
+  rows          for each workload and subject: workload, parameter (sizes, holes or threads), subject, unit (what one
+                operation is), mean_ns, and where measured p50_ns, p99_ns, p999_ns, per_second (of all threads), peak_requested,
+                peak_reserved, fragmentation, out_of_memory; or failed, with the reason";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_POOL_AFTER)]
+pub(crate) struct BenchPoolOptions {
+    /// A short run that only shows that it works
+    #[arg(long)]
+    pub(crate) brief: bool,
+    /// The trace to replay
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What is measured; several with commas; without it, all
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) pool: Vec<Subject>,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[cfg(test)]

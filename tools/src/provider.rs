@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::softgpu::{self, Settings};
-use cuda_mem::{Driver, Error, cuda_sys::CUresult};
+use cuda_mem::{Context, Driver, Error, cuda_sys::CUresult};
 
 /// The environment variable that names the CUDA driver.
 pub(crate) const LIBCUDA: &str = "CUDA_MEM_LIBCUDA";
@@ -29,6 +29,15 @@ pub(crate) struct Opened {
     pub(crate) resource: MappedResource,
     /// Why something stands in for a GPU.
     pub(crate) notice: Option<String>,
+}
+
+/// A device, open for its own memory.
+#[derive(Debug)]
+pub(crate) struct OpenedContext {
+    pub(crate) context: Context,
+    /// Why something stands in for a GPU.
+    pub(crate) notice: Option<String>,
+    pub(crate) software: bool,
 }
 
 /// Why nothing serves. Each text says what to do.
@@ -126,6 +135,36 @@ pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<O
             Ok(Opened { resource, notice: None })
         }
     }
+}
+
+/// Opens a device for its own memory as the command line wishes; no vkgdr library is asked for.
+pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext, OpenError> {
+    let (driver, notice) = match choice {
+        Choice::Auto => {
+            let driver = Driver::load();
+            let count = driver.as_ref().map_err(Error::clone).and_then(|driver| driver.device_count());
+            match (decide(named(LIBCUDA).is_some(), &count), driver) {
+                (Decision::StandIn(why), _) => {
+                    let notice = format!("{why}: a software GPU stands in; `cuda-mem doctor` tells more");
+                    (Driver::software().map_err(OpenError::Software)?, Some(notice))
+                }
+                (_, driver) => (driver.map_err(OpenError::Driver)?, None),
+            }
+        }
+        Choice::Cuda => match Driver::load() {
+            Ok(driver) if is_software(&driver) => {
+                return Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())));
+            }
+            driver => (driver.map_err(OpenError::Driver)?, None),
+        },
+        Choice::Vulkan => (over_vulkan()?, None),
+        Choice::Software => (Driver::software().map_err(OpenError::Software)?, None),
+    };
+    check(&driver, device)?;
+    let software = is_software(&driver);
+    let failed = |error| if software { OpenError::Software(error) } else { OpenError::Driver(error) };
+    let context = driver.device(device).and_then(|device| device.primary_context()).map_err(failed)?;
+    Ok(OpenedContext { context, notice, software })
 }
 
 /// The driver that was found or named: used or reported.

@@ -10,6 +10,7 @@
 //! | [`Limit`] | refuses what would go over a number of bytes |
 //! | [`Tracking`] | lists the blocks that are live, with [names](named) and backtraces; finds wrong frees |
 //! | [`Logging`] | writes each allocation and free as a line of CSV |
+//! | [`Recording`] | keeps the newest allocations and frees as a [trace](crate::trace) |
 //! | [`Fallback`] | asks a second resource when the first is out of memory |
 //! | [`Retry`] | lets a hook make room, and asks again |
 //! | [`Aligned`] | aligns further than the resource behind |
@@ -42,6 +43,7 @@ mod guarded;
 mod limit;
 mod logging;
 mod name;
+mod recording;
 mod retry;
 mod statistics;
 mod tracking;
@@ -62,8 +64,10 @@ pub use guarded::{Damage, DamagedPlace, GuardSettings, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
 pub use name::{current_name, named};
+pub use recording::Recording;
 pub use retry::{AfterFailure, Retry};
 pub use statistics::{Section, Statistics};
+pub(crate) use tracking::Account;
 pub use tracking::{LeakReport, LiveBlock, Tracking};
 
 /// What an adaptor does at allocations and frees. All else is the upstream's.

@@ -47,13 +47,13 @@ impl<K: Kind> Tracking<K> {
     }
 
     fn make<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, backtraces: bool) -> Self {
-        let adaptor = Account { backtraces, live: Mutex::default() };
+        let adaptor = Account::new("Tracking::deallocate", backtraces);
         Self::from_inner(Before { adaptor, upstream: upstream.share() })
     }
 
     /// The blocks that are live, oldest first.
     pub fn live(&self) -> Vec<LiveBlock> {
-        self.inner.adaptor.with(|records| records.list(Instant::now()))
+        self.inner.adaptor.live()
     }
 
     /// The same, to be printed.
@@ -115,13 +115,53 @@ impl fmt::Display for LeakReport {
     }
 }
 
+/// Keeps account of live blocks.
 #[derive(Debug)]
-struct Account {
+pub(crate) struct Account {
+    /// Who frees, for errors.
+    call: &'static str,
     backtraces: bool,
     live: Mutex<Records>,
 }
 
 impl Account {
+    pub fn new(call: &'static str, backtraces: bool) -> Self {
+        Self { call, backtraces, live: Mutex::default() }
+    }
+
+    /// The blocks that are live, oldest first.
+    pub fn live(&self) -> Vec<LiveBlock> {
+        self.with(|records| records.list(Instant::now()))
+    }
+
+    /// Notes a block that the calling thread was given.
+    pub fn allocated(&self, block: Block) {
+        let record = Record {
+            size: block.size,
+            since: Instant::now(),
+            name: current_name(),
+            thread: thread::current(),
+            backtrace: self.backtraces.then(|| Arc::new(Backtrace::force_capture())),
+        };
+        self.with(|records| records.insert(block.device_pointer, record));
+    }
+
+    /// Frees a block that is live.
+    pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
+        // Before the free: after it, the address may be another thread's block.
+        let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size))?;
+        let freed = free();
+        if freed.is_err() {
+            self.with(|records| records.insert(block.device_pointer, record));
+        }
+        freed
+    }
+
+    /// Forgets a block; `false` if it is not live.
+    pub fn abandoned(&self, block: Block) -> bool {
+        self.with(|records| records.remove(self.call, block.device_pointer, block.size)).is_ok()
+    }
+
     fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {
         work(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -131,30 +171,17 @@ impl Account {
 unsafe impl Adapt for Account {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         let block = upstream.allocate(size, alignment, stream)?;
-        let record = Record {
-            size: block.size,
-            since: Instant::now(),
-            name: current_name(),
-            thread: thread::current(),
-            backtrace: self.backtraces.then(|| Arc::new(Backtrace::force_capture())),
-        };
-        self.with(|records| records.insert(block.device_pointer, record));
+        self.allocated(block);
         Ok(block)
     }
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // Before the free: after it, the address may be another thread's block.
-        let record = self.with(|records| records.remove(block.device_pointer, block.size))?;
         // SAFETY: the caller's contract.
-        let freed = unsafe { upstream.deallocate(block, stream) };
-        if freed.is_err() {
-            self.with(|records| records.insert(block.device_pointer, record));
-        }
-        freed
+        self.freed(block, || unsafe { upstream.deallocate(block, stream) })
     }
 
     fn abandon(&self, upstream: &SharedResource, block: Block) {
-        if self.with(|records| records.remove(block.device_pointer, block.size)).is_ok() {
+        if self.abandoned(block) {
             upstream.abandon(block);
         }
     }
@@ -179,10 +206,10 @@ impl Records {
     }
 
     /// Takes a block out that is live with this size.
-    fn remove(&mut self, address: CUdeviceptr, size: usize) -> Result<Record> {
+    fn remove(&mut self, call: &'static str, address: CUdeviceptr, size: usize) -> Result<Record> {
         let wrong = |value: String, rule| {
             let value = value.into();
-            Err(Error::InvalidArgument { call: "Tracking::deallocate", argument: "block", value, rule })
+            Err(Error::InvalidArgument { call, argument: "block", value, rule })
         };
         match self.0.get(&address).map(|record| record.size) {
             None => wrong(
@@ -228,11 +255,11 @@ mod tests {
         let now = Instant::now();
         let mut records = Records::default();
         records.insert(0x100, record(16, now, None));
-        let text = records.remove(0x100, 17).unwrap_err().to_string();
+        let text = records.remove("test", 0x100, 17).unwrap_err().to_string();
         assert!(text.contains("0x100 of 17 bytes, allocated with 16"), "{text}");
-        assert!(records.remove(0x101, 16).unwrap_err().to_string().contains("came from elsewhere"));
-        assert_eq!(records.remove(0x100, 16).unwrap().size, 16);
-        assert!(records.remove(0x100, 16).unwrap_err().to_string().contains("freed before"));
+        assert!(records.remove("test", 0x101, 16).unwrap_err().to_string().contains("came from elsewhere"));
+        assert_eq!(records.remove("test", 0x100, 16).unwrap().size, 16);
+        assert!(records.remove("test", 0x100, 16).unwrap_err().to_string().contains("freed before"));
     }
 
     #[test]

@@ -12,8 +12,10 @@ use super::settings::{OutOfMemoryInfo, PoolSettings};
 use super::statistics::Figure;
 use super::strays::Strays;
 use super::threads::{front_count, thread_number};
+use super::watch::Watch;
 use crate::graph::captures_under_way;
 use crate::memory::{Block, SharedResource, check_alignment, check_not_capturing};
+use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::Mutex;
@@ -44,6 +46,8 @@ pub(super) struct Core {
     pub(super) state: Mutex<State>,
     pub resizing: Resizing,
     pub strays: Option<Strays>,
+    /// What is noted of the blocks, if anything is.
+    pub watch: Option<Box<Watch>>,
     named: NameCounts,
 }
 
@@ -114,6 +118,10 @@ impl Core {
             retries: 0,
             out_of_memory: 0,
         };
+        let watch = Watch::new(settings);
+        if let Some(watch) = &watch {
+            watch.region(Action::Grow, first);
+        }
         Ok(Self {
             is_coherent: upstream.is_coherent(first),
             upstream,
@@ -126,6 +134,7 @@ impl Core {
             state: Mutex::new(state),
             resizing: Resizing::default(),
             strays: fallback.map(Strays::new),
+            watch,
             named: NameCounts::new(),
         })
     }

@@ -38,6 +38,11 @@
 //! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
 //! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.
 //!
+//! **What can be seen**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
+//! `cuda-mem pool-map` draws; and, where the settings ask for it, the newest events as a [trace](Pool::trace), which can be
+//! [replayed](crate::trace), and an account of the blocks that are there, with names and backtraces
+//! ([`Pool::leak_report`]).
+//!
 //! **Captures**: memory is not given to a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)).
 
 mod central;
@@ -66,6 +71,7 @@ mod strays;
 mod sync;
 mod threads;
 mod tickets;
+mod watch;
 
 use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
@@ -82,8 +88,8 @@ pub use fixed::{FixedSizePool, FixedSizeSettings, FixedSizeStatistics};
 #[cfg(fuzzing)]
 pub use heap::model::history;
 pub use ring::{RingPool, RingSettings, RingStatistics, WhenFull};
-pub use settings::{OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse};
-pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
+pub use settings::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse, Tracked};
+pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
 pub use statistics::{Figure, PendingBytes, Statistics};
 
 /// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
@@ -252,9 +258,18 @@ impl<K> Pool<K> {
 
     /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
     pub fn snapshot(&self) -> Snapshot {
+        let mut given: HashMap<u64, Arc<str>> = HashMap::new();
+        for block in self.leak_report().into_iter().flat_map(|report| report.blocks) {
+            given.extend(block.name.map(|name| (block.address, name)));
+        }
+        let watch = self.core().watch.as_ref();
         let mut state = self.core().state();
         let in_fronts = self.in_fronts();
         let statistics = self.figures(&mut state, &in_fronts);
+        let name_of = |address: u64| match state.names.get(address) {
+            Some(name) => Some(name.to_owned()),
+            None => given.get(&address).map(|name| name.to_string()),
+        };
         let region = |(block, ranges): (Block, Vec<HeapRange<Stream>>)| RegionSnapshot {
             address: block.device_pointer,
             size: block.size as u64,
@@ -273,16 +288,18 @@ impl<K> Pool<K> {
                             (false, _, None) => BlockState::Free,
                         },
                         stream: waits.or(kept),
-                        name: state.names.get(range.bytes.start).filter(|_| range.used).map(str::to_owned),
+                        name: Some(range.bytes.start).filter(|_| range.used && kept.is_none()).and_then(name_of),
                     }
                 })
                 .collect(),
         };
         Snapshot {
+            format: snapshot::FORMAT,
             device: self.context().device().ordinal(),
             granularity: self.granularity() as u64,
             regions: state.heap.ranges().into_iter().map(region).collect(),
             statistics,
+            trace: watch.and_then(|watch| watch.trace()),
         }
     }
 

@@ -8,6 +8,7 @@ use super::settings::{OutOfMemoryInfo, PoolSettings, Reuse};
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::memory::{Block, SharedResource};
+use crate::trace::Action;
 use crate::{Error, Result, Stream};
 
 /// Why the pool itself has no memory for a request.
@@ -78,7 +79,13 @@ impl Core {
                 // Not again before as many more have come, so that it costs each of them little.
                 state.most_streams = MOST_STREAMS.max(2 * heap.order.stream_count());
             }
+            let waits = clock.waits;
             if let Some(block) = heap.allocate(bytes as u64, stream, *effort, clock)? {
+                if clock.waits != waits
+                    && let Some(watch) = &self.watch
+                {
+                    watch.waited(block, stream);
+                }
                 self.given(state, size, bytes);
                 return Ok(Some(block));
             }
@@ -162,6 +169,9 @@ impl Core {
             return Err(error);
         }
         state.growths += 1;
+        if let Some(watch) = &self.watch {
+            watch.region(Action::Grow, region);
+        }
         request.map_or(Ok(None), |request| self.take(&mut state, request, &[Effort::Thorough]))
     }
 
@@ -173,7 +183,12 @@ impl Core {
         for region in empty {
             // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
             match unsafe { self.upstream.deallocate(region, &self.own) } {
-                Ok(()) => result = result.map(|_| true),
+                Ok(()) => {
+                    if let Some(watch) = &self.watch {
+                        watch.region(Action::Release, region);
+                    }
+                    result = result.map(|_| true);
+                }
                 // It is not freed: it stays ours.
                 Err(error) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
             }

@@ -1,5 +1,6 @@
 //! How a pool behaves.
 
+use crate::adaptor::LeakReport;
 use core::fmt;
 use std::sync::Arc;
 
@@ -38,6 +39,24 @@ pub struct OutOfMemoryInfo {
 /// it is freed.
 pub type OutOfMemoryHook = Arc<dyn Fn(&OutOfMemoryInfo) -> bool + Send + Sync>;
 
+/// What account a pool keeps of the blocks that are there, for [`Pool::leak_report`](super::Pool::leak_report). With one, a
+/// free of a block that is not there is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tracked {
+    /// None.
+    #[default]
+    No,
+    /// Sizes, ages, threads, and the [names](crate::adaptor::named) under which they were allocated: some 60 ns for each
+    /// allocation and free.
+    Names,
+    /// And backtraces of every allocation: microseconds for each.
+    Backtraces,
+}
+
+/// Is told which blocks are still there when the last handle of a pool goes.
+pub type LeakHook = Arc<dyn Fn(&LeakReport) + Send + Sync>;
+
 /// How a pool behaves. Sizes are in bytes.
 ///
 /// ```
@@ -67,6 +86,14 @@ pub struct PoolSettings {
     pub front_capacity: usize,
     /// Is called where there is no memory left, before the fallback is asked. None by default.
     pub on_out_of_memory: Option<OutOfMemoryHook>,
+    /// How many of the newest events [`Pool::trace`](super::Pool::trace) gives, of some 100 bytes each, which
+    /// cost some 60 ns each. 0 by default: then none are kept, and it costs nothing.
+    pub trace_capacity: usize,
+    /// What account is kept of the blocks that are there. None by default.
+    pub tracking: Tracked,
+    /// Is called when the last [`Pool`](super::Pool) of this pool is dropped while blocks are still there. They stay valid:
+    /// buffers and adaptors hold the pool's memory. Keeps an account, at least of names. None by default.
+    pub on_leak: Option<LeakHook>,
 }
 
 impl Default for PoolSettings {
@@ -80,6 +107,9 @@ impl Default for PoolSettings {
             reuse: Reuse::default(),
             front_capacity: 8 << 20,
             on_out_of_memory: None,
+            trace_capacity: 0,
+            tracking: Tracked::No,
+            on_leak: None,
         }
     }
 }
@@ -94,6 +124,8 @@ impl fmt::Debug for PoolSettings {
             .field("maximum", &self.maximum)
             .field("reuse", &self.reuse)
             .field("front_capacity", &self.front_capacity)
+            .field("trace_capacity", &self.trace_capacity)
+            .field("tracking", &self.tracking)
             .finish_non_exhaustive()
     }
 }

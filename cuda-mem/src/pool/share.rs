@@ -7,10 +7,11 @@ use crate::{Context, Result, Stream};
 use std::sync::Arc;
 
 /// What buffers count references to: one for each front, so that threads do not all write one count. Alone in its cache
-/// lines.
+/// lines. Whether the pool notes what is done with its blocks is part of the type, so that it costs nothing where it does
+/// not.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Share {
+struct Share<const WATCHED: bool> {
     core: Arc<Core>,
 }
 
@@ -18,13 +19,19 @@ struct Share {
 #[derive(Debug)]
 pub(super) struct Shares {
     core: Arc<Core>,
-    shares: Box<[Arc<Share>]>,
+    shares: Box<[SharedResource]>,
 }
 
 impl Shares {
     pub fn new(core: Core) -> Self {
         let core = Arc::new(core);
-        let shares = (0..front_count()).map(|_| Arc::new(Share { core: core.clone() })).collect();
+        let share = |core: Arc<Core>| -> SharedResource {
+            match core.watch {
+                None => Arc::new(Share::<false> { core }),
+                Some(_) => Arc::new(Share::<true> { core }),
+            }
+        };
+        let shares = (0..front_count()).map(|_| share(core.clone())).collect();
         Self { core, shares }
     }
 
@@ -38,20 +45,37 @@ impl Shares {
     }
 }
 
+impl Drop for Shares {
+    fn drop(&mut self) {
+        if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.settings.on_leak) {
+            watch.last_handle_gone(hook);
+        }
+    }
+}
+
 // SAFETY: the heap's blocks do not overlap, and lie in memory of the source; the order lets a stream have a block when
 // work of its former streams comes before.
-unsafe impl MemoryResource for Share {
+unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        self.core.allocate(size, alignment, stream)
+        match &self.core.watch {
+            Some(watch) if WATCHED => watch.allocated(size, stream, self.core.allocate(size, alignment, stream)),
+            _ => self.core.allocate(size, alignment, stream),
+        }
     }
 
     #[inline]
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        self.core.deallocate(block, stream)
+        match &self.core.watch {
+            Some(watch) if WATCHED => watch.freed(block, stream, || self.core.deallocate(block, stream)),
+            _ => self.core.deallocate(block, stream),
+        }
     }
 
     fn abandon(&self, block: Block) {
+        if let Some(watch) = self.core.watch.as_ref().filter(|_| WATCHED) {
+            watch.abandoned(block);
+        }
         self.core.abandon(block);
     }
 
@@ -89,7 +113,7 @@ unsafe impl MemoryResource for Share {
     }
 }
 
-impl Share {
+impl<const WATCHED: bool> Share<WATCHED> {
     /// The fallback, if the block is of it.
     fn stray(&self, block: Block) -> Option<&SharedResource> {
         self.core.strays.as_ref().and_then(|strays| strays.of(block))

@@ -1,11 +1,18 @@
 //! What a pool looks like at one moment.
 
-use serde::Serialize;
+use super::Statistics;
+use crate::trace::Trace;
+use serde::{Deserialize, Serialize};
+
+/// The version of the JSON that is written.
+pub(super) const FORMAT: u32 = 1;
 
 /// What a pool looks like at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
+    /// The version of the JSON: 1. Fields are only ever added to it.
+    pub format: u32,
     /// The ordinal of the context's device.
     pub device: i32,
     /// The unit that all blocks begin and end at, in bytes.
@@ -13,11 +20,14 @@ pub struct Snapshot {
     /// What the pool has of its source, in order of the addresses.
     pub regions: Vec<RegionSnapshot>,
     /// The pool's figures.
-    pub statistics: super::Statistics,
+    pub statistics: Statistics,
+    /// The newest events, if the pool keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 /// Memory of the pool's source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegionSnapshot {
     /// The address for devices.
@@ -29,7 +39,7 @@ pub struct RegionSnapshot {
 }
 
 /// A part of a region.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BlockSnapshot {
     /// Where it begins in the region, in bytes.
@@ -45,7 +55,7 @@ pub struct BlockSnapshot {
 }
 
 /// What a part of a region is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BlockState {
@@ -59,9 +69,85 @@ pub enum BlockState {
     Free,
 }
 
+/// Why text is no snapshot.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// It is no JSON, is cut off, or has other fields.
+    #[error("this is no snapshot of a pool, or it is cut off: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is of a version that is not known here.
+    #[error("the snapshot is of format {0}, but this release reads format 1: take it anew, or update")]
+    Format(u64),
+}
+
+/// What every format has.
+#[derive(Deserialize)]
+struct Head {
+    format: u64,
+}
+
 impl Snapshot {
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolSettings, Snapshot}};
+    /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?.snapshot();
+    /// assert_eq!(Snapshot::from_json(&snapshot.to_json())?, snapshot);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The text is no snapshot, or of another format.
+    pub fn from_json(text: &str) -> Result<Self, SnapshotError> {
+        // The number first: another format may have other fields.
+        let Head { format } = serde_json::from_str(text)?;
+        if format != u64::from(FORMAT) {
+            return Err(SnapshotError::Format(format));
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
     /// The snapshot as JSON text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| unreachable!("the snapshot has string keys and finite numbers"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_snapshot_is_refused_with_a_reason() {
+        let refused = |text: &str| Snapshot::from_json(text).unwrap_err().to_string();
+        assert!(refused("").contains("cut off: EOF"), "{}", refused(""));
+        assert!(refused("{\"format\":1,\"regions\":[").contains("cut off: EOF"));
+        assert!(refused("{\"format\":1}").contains("missing field"));
+        assert!(refused("{\"regions\":[]}").contains("missing field `format`"));
+        assert_eq!(
+            refused("{\"format\":7}"),
+            "the snapshot is of format 7, but this release reads format 1: take it anew, or update"
+        );
+    }
+
+    #[test]
+    fn a_snapshot_without_a_trace_has_no_word_of_it() {
+        let snapshot = Snapshot {
+            format: FORMAT,
+            device: 0,
+            granularity: 256,
+            regions: Vec::new(),
+            statistics: Statistics::default(),
+            trace: None,
+        };
+        assert!(!snapshot.to_json().contains("trace"));
+        let traced = Snapshot { trace: Some(Trace::default()), ..snapshot.clone() };
+        for snapshot in [snapshot, traced] {
+            assert_eq!(Snapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
+        }
     }
 }

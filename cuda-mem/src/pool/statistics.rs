@@ -1,9 +1,10 @@
 //! Figures of a pool.
 
-use serde::Serialize;
+use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// One figure over the life of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figure {
     /// What it is now.
@@ -49,7 +50,7 @@ impl Figure {
 }
 
 /// What freed memory waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PendingBytes {
     /// The driver's handle of the stream.
@@ -58,11 +59,23 @@ pub struct PendingBytes {
     pub bytes: u64,
 }
 
-/// What a pool has and does. Bytes, unless it is called a count.
+/// What a pool has and does. Bytes, unless it is called a count. Prints as a table; serialises as JSON, with the names of
+/// the fields.
+///
+/// What `active` and `inactive_split` ever gained and lost is counted by their changes when they are looked at.
+///
+/// The figures are those of PyTorch's `memory_stats`, under shorter names:
+///
+/// | here | there |
+/// |---|---|
+/// | `requested`, `allocated`, `active`, `inactive_split`, `reserved` | `requested_bytes.all`, `allocated_bytes.all` and so on |
+/// | `blocks`, `regions` | `allocation.all`, `segment.all` |
+/// | `regions.total`, `regions.freed` | `num_device_alloc`, `num_device_free` |
+/// | `retries`, `out_of_memory` | `num_alloc_retries`, `num_ooms` |
 ///
 /// The peaks of `requested`, `allocated` and `blocks` are taken at every 32nd block from the heap, and whenever somebody
 /// asks; that of `active` only then. Between that they may miss what was there for a moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Statistics {
     /// What was asked for in the blocks that there are.
@@ -97,6 +110,37 @@ pub struct Statistics {
     pub out_of_memory: u64,
 }
 
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<16}{:>20}{:>20}{:>20}{:>20}", "", "current", "peak", "total", "freed")?;
+        for (name, figure) in [
+            ("requested", self.requested),
+            ("allocated", self.allocated),
+            ("active", self.active),
+            ("inactive split", self.inactive_split),
+            ("reserved", self.reserved),
+            ("blocks", self.blocks),
+            ("regions", self.regions),
+        ] {
+            let Figure { current, peak, total, freed } = figure;
+            writeln!(f, "{name:<16}{current:>20}{peak:>20}{total:>20}{freed:>20}")?;
+        }
+        let pending: u64 = self.pending.iter().map(|pending| pending.bytes).sum();
+        for (name, count) in [
+            ("in fronts", self.in_fronts),
+            ("pending", pending),
+            ("largest free", self.largest_free),
+            ("events recorded", self.events_recorded),
+            ("waits", self.waits),
+            ("retries", self.retries),
+            ("out of memory", self.out_of_memory),
+        ] {
+            writeln!(f, "{name:<16}{count:>20}")?;
+        }
+        write!(f, "{:<16}{:>19.1}%", "fragmentation", self.fragmentation * 100.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +157,41 @@ mod tests {
         assert_eq!(figure, Figure { current: 5, peak: 6, total: 12, freed: 7 });
         figure.note(20, 9);
         assert_eq!(figure, Figure { current: 11, peak: 11, total: 20, freed: 9 });
+    }
+    #[test]
+    fn the_table_has_all_figures_in_aligned_columns() {
+        let figure = |current| Figure { current, peak: 20, total: 300, freed: 290 };
+        let statistics = Statistics {
+            requested: figure(10),
+            reserved: figure(2_097_152),
+            pending: vec![PendingBytes { stream: 1, bytes: 256 }, PendingBytes { stream: 2, bytes: 512 }],
+            fragmentation: 0.25,
+            out_of_memory: 3,
+            ..Statistics::default()
+        };
+        let text = statistics.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 16, "{text}");
+        assert!(lines[..8].iter().all(|line| line.len() == 96), "{text}");
+        assert!(lines[8..].iter().all(|line| line.len() == 36), "{text}");
+        let row = |name: &str| {
+            let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
+            line[name.len()..].split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!(row("requested"), ["10", "20", "300", "290"]);
+        assert_eq!(row("reserved"), ["2097152", "20", "300", "290"]);
+        assert_eq!(
+            (row("pending"), row("out of memory"), row("fragmentation")),
+            (vec!["768"], vec!["3"], vec!["25.0%"])
+        );
+    }
+
+    #[test]
+    fn what_is_serialised_is_read_back() {
+        let mut statistics = Statistics { fragmentation: 0.5, waits: 7, ..Statistics::default() };
+        statistics.allocated.add(5);
+        let text = serde_json::to_string(&statistics).unwrap();
+        assert!(text.contains("\"allocated\":{\"current\":5,\"peak\":5,\"total\":5,\"freed\":0}"), "{text}");
+        assert_eq!(serde_json::from_str::<Statistics>(&text).unwrap(), statistics);
     }
 }

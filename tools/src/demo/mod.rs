@@ -16,14 +16,7 @@ use std::process::ExitCode;
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     match try_run(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            if options.json {
-                let json = serde_json::json!({ "ok": false, "error": error.to_string() });
-                output::print(&format!("{json:#}\n"));
-            }
-            output::warn(&format!("cuda-mem demo: {error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => output::failed("demo", options.json, &*error),
     }
 }
 

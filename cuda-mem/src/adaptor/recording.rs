@@ -1,0 +1,69 @@
+//! A trace of allocations.
+
+use super::{Adapt, Before, handle};
+use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::trace::{Ring, Trace};
+use crate::{Result, Stream};
+
+handle! {
+    /// Keeps the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
+    /// [names](super::named), to be written to a file, looked at, or done again by [`trace::replay`](crate::trace::replay()).
+    /// A [`Pool`](crate::pool::Pool) keeps such a trace by itself, if it is told to. Cheap to clone; the clones record
+    /// together.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::{Buffer, adaptor::{Recording, named}, memory::DeviceMemory, trace::Action};
+    /// let recording = Recording::new(&DeviceMemory::new(&context), 1000);
+    /// drop(named("weights", || Buffer::<u8, _>::zeroed(&recording, 4096, &stream))?);
+    /// let trace = recording.trace();
+    /// assert_eq!((trace.events[0].action, trace.events[0].name.as_deref()), (Action::Allocate, Some("weights")));
+    /// assert_eq!((trace.events[1].action, trace.events[1].size), (Action::Free, 4096));
+    /// let mut file = Vec::new(); // or a File
+    /// trace.write(&mut file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    Recording holds Before<Option<Ring>>
+}
+
+impl<K: Kind> Recording<K> {
+    /// Records what is allocated from `upstream` through the new handle: the `capacity` newest events, of some 100 bytes
+    /// each; 0 for none.
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, capacity: usize) -> Self {
+        Self::from_inner(Before { adaptor: Ring::new(capacity), upstream: upstream.share() })
+    }
+
+    /// What was recorded, oldest first.
+    pub fn trace(&self) -> Trace {
+        self.inner.adaptor.as_ref().map(Ring::trace).unwrap_or_default()
+    }
+}
+
+// SAFETY: the blocks are the upstream's, unchanged.
+unsafe impl Adapt for Option<Ring> {
+    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        let block = upstream.allocate(size, alignment, stream);
+        if let Some(ring) = self {
+            ring.allocated(size, stream, &block);
+        }
+        block
+    }
+
+    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        let Some(ring) = self else {
+            // SAFETY: the caller's contract.
+            return unsafe { upstream.deallocate(block, stream) };
+        };
+        // SAFETY: the caller's contract.
+        ring.freed(block, stream, || unsafe { upstream.deallocate(block, stream) })
+    }
+
+    fn abandon(&self, upstream: &SharedResource, block: Block) {
+        if let Some(ring) = self {
+            ring.abandoned(block);
+        }
+        upstream.abandon(block);
+    }
+}

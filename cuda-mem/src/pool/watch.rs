@@ -1,0 +1,140 @@
+//! What a pool notes of its blocks where its settings ask for it: a trace, and an account of what is live.
+
+use super::Pool;
+use super::settings::{LeakHook, PoolSettings, Tracked};
+use crate::adaptor::{Account, LeakReport};
+use crate::memory::Block;
+use crate::trace::{Action, Ring, Trace};
+use crate::{Result, Stream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a pool notes. There is none where nothing is to be noted.
+#[derive(Debug)]
+pub(super) struct Watch {
+    ring: Option<Ring>,
+    account: Option<Account>,
+}
+
+impl Watch {
+    pub fn new(settings: &PoolSettings) -> Option<Box<Self>> {
+        let tracked = match settings.tracking {
+            Tracked::No if settings.on_leak.is_some() => Tracked::Names,
+            tracked => tracked,
+        };
+        let account =
+            (tracked != Tracked::No).then(|| Account::new("Pool::deallocate", tracked == Tracked::Backtraces));
+        let ring = Ring::new(settings.trace_capacity);
+        (ring.is_some() || account.is_some()).then(|| Box::new(Self { ring, account }))
+    }
+
+    /// Notes that the calling thread asked for a block.
+    #[cold]
+    pub fn allocated(&self, size: usize, stream: &Stream, block: Result<Block>) -> Result<Block> {
+        if let Some(ring) = &self.ring {
+            ring.allocated(size, stream, &block);
+        }
+        if let (Some(account), Ok(block)) = (&self.account, &block) {
+            account.allocated(*block);
+        }
+        block
+    }
+
+    /// Notes a free, and frees.
+    #[cold]
+    pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
+        let free = || match &self.ring {
+            Some(ring) => ring.freed(block, stream, free),
+            None => free(),
+        };
+        match &self.account {
+            Some(account) => account.freed(block, free),
+            None => free(),
+        }
+    }
+
+    /// Notes a block that is gone with its context.
+    #[cold]
+    pub fn abandoned(&self, block: Block) {
+        if let Some(ring) = &self.ring {
+            ring.abandoned(block);
+        }
+        if let Some(account) = &self.account {
+            account.abandoned(block);
+        }
+    }
+
+    /// Notes a region that came or went.
+    pub fn region(&self, action: Action, region: Block) {
+        if let Some(ring) = &self.ring {
+            ring.note(action, region.device_pointer, region.size, 0, None);
+        }
+    }
+
+    /// Notes that a stream was told to wait before it may use a block.
+    pub fn waited(&self, block: Block, stream: &Stream) {
+        if let Some(ring) = &self.ring {
+            ring.note(Action::Wait, block.device_pointer, block.size, stream.raw().addr() as u64, None);
+        }
+    }
+
+    pub fn trace(&self) -> Option<Trace> {
+        self.ring.as_ref().map(Ring::trace)
+    }
+
+    /// The blocks that are live, if there is an account of them.
+    pub fn leak_report(&self) -> Option<LeakReport> {
+        self.account.as_ref().map(|account| LeakReport { blocks: account.live() })
+    }
+
+    /// Tells of what is live when the last handle goes.
+    pub fn last_handle_gone(&self, hook: &LeakHook) {
+        if let Some(report) = self.leak_report().filter(|report| !report.blocks.is_empty()) {
+            // A panic of the hook's must not turn a drop into an abort.
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(&report)));
+        }
+    }
+}
+
+impl<K> Pool<K> {
+    /// The newest events, oldest first, if [`PoolSettings::trace_capacity`] asks for them; otherwise none.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # let stream = Stream::new(&context)?;
+    /// use cuda_mem::trace::Action;
+    /// let mut settings = PoolSettings::default();
+    /// settings.trace_capacity = 1000;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &settings)?;
+    /// drop(Buffer::<u8, _>::zeroed(&pool, 4096, &stream)?);
+    /// let actions: Vec<_> = pool.trace().events.iter().map(|event| event.action).collect();
+    /// assert_eq!(actions, [Action::Grow, Action::Allocate, Action::Free]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn trace(&self) -> Trace {
+        self.core().watch.as_ref().and_then(|watch| watch.trace()).unwrap_or_default()
+    }
+
+    /// The blocks that are there now, with their names, threads, ages and perhaps backtraces, if
+    /// [`PoolSettings::tracking`] asks for an account of them; otherwise `None`. Without an account, a
+    /// [snapshot](Self::snapshot) tells the blocks' addresses, sizes, and the names that were [set](Self::set_name).
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # let stream = Stream::new(&context)?;
+    /// use cuda_mem::{adaptor::named, pool::Tracked};
+    /// let mut settings = PoolSettings::default();
+    /// settings.tracking = Tracked::Names;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &settings)?;
+    /// let kept = named("weights", || Buffer::<u8, _>::zeroed(&pool, 4096, &stream))?;
+    /// let report = pool.leak_report().map(|report| report.to_string());
+    /// assert!(report.is_some_and(|text| text.contains("4096 bytes, weights")));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn leak_report(&self) -> Option<LeakReport> {
+        self.core().watch.as_ref()?.leak_report()
+    }
+}

@@ -1,0 +1,137 @@
+//! `cuda-mem replay`: a trace is done again on a pool, and measured.
+
+use crate::cli::ReplayOptions;
+use crate::output;
+use crate::provider;
+use crate::subject::{Subject, with_subject};
+use cuda_mem::Context;
+use cuda_mem::pool::PoolSettings;
+use cuda_mem::trace::{Plan, ReplayReport, Trace, replay};
+use serde::Serialize;
+use std::error::Error;
+use std::fmt::Write;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    ok: bool,
+    notice: Option<String>,
+    software: bool,
+    device_name: String,
+    trace: Facts,
+    replays: Vec<Replayed>,
+}
+
+/// What the trace is.
+#[derive(Debug, Serialize)]
+struct Facts {
+    events: usize,
+    lost: u64,
+    operations: usize,
+    blocks: usize,
+    unknown_frees: u64,
+    missing_frees: u64,
+    left_out: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Replayed {
+    pool: &'static str,
+    fragmentation: Option<f64>,
+    #[serde(flatten)]
+    report: ReplayReport,
+}
+
+/// Runs the command. 0: replayed; 1: something failed.
+pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
+    match try_run(options) {
+        Ok(text) => {
+            output::print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => output::failed("replay", options.json, &*error),
+    }
+}
+
+/// Reads a trace file; an error names it.
+pub(crate) fn read(path: &Path) -> Result<Trace, String> {
+    let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    Trace::read(file).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn try_run(options: &ReplayOptions) -> Result<String, Box<dyn Error>> {
+    // Before any library is loaded: a wrong file is told at once.
+    let trace = read(&options.trace)?;
+    let plan = Plan::new(&trace);
+    if plan.operations.is_empty() {
+        return Err(
+            format!("{}: there is no allocation in the trace that could be replayed", options.trace.display()).into()
+        );
+    }
+    let opened = provider::open_context(options.provider, options.device)?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    let mut replays = Vec::new();
+    for subject in &options.pool {
+        let report = replay_on(*subject, &opened.context, &plan)?;
+        replays.push(Replayed { pool: subject.name(), fragmentation: report.fragmentation(), report });
+    }
+    if let Some(error) = opened.context.take_drop_errors().errors.into_iter().next() {
+        return Err(error.into());
+    }
+    let report = Report {
+        ok: true,
+        notice: opened.notice,
+        software: opened.software,
+        device_name: opened.context.device().name()?,
+        trace: Facts {
+            events: trace.events.len(),
+            lost: trace.lost,
+            operations: plan.operations.len(),
+            blocks: plan.blocks,
+            unknown_frees: plan.unknown_frees,
+            missing_frees: plan.missing_frees,
+            left_out: plan.left_out,
+        },
+        replays,
+    };
+    match options.json {
+        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
+        false => Ok(text(&report)),
+    }
+}
+
+fn replay_on(subject: Subject, context: &Context, plan: &Plan) -> cuda_mem::Result<ReplayReport> {
+    with_subject!(subject, context, &PoolSettings::default(), |target| replay(plan, target))
+}
+
+fn text(report: &Report) -> String {
+    let Facts { events, lost, operations, blocks, unknown_frees, missing_frees, left_out } = &report.trace;
+    let mut text = format!("{events} events, {operations} operations on {blocks} blocks; on {}\n", report.device_name);
+    for (count, what) in [
+        (lost, "older events are missing from the trace"),
+        (unknown_frees, "frees of blocks that were allocated before the trace: left out"),
+        (missing_frees, "frees that the trace does not tell of: done where the address is allocated again"),
+        (left_out, "allocations of no bytes or that failed: left out"),
+    ] {
+        if *count > 0 {
+            let _ = writeln!(text, "note: {count} {what}");
+        }
+    }
+    for replayed in &report.replays {
+        let _ = write!(text, "\n{}\n", replayed.pool);
+        for line in replayed.report.to_string().lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    if report.software {
+        text.push_str(
+            "\nNo GPU was used: what the driver does here is the software GPU's, and says nothing of a real one.\n",
+        );
+    }
+    text
+}
