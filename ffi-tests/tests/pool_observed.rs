@@ -7,7 +7,7 @@ use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 fn pool(setup: &Setup, change: impl FnOnce(&mut PoolSettings)) -> Result<Pool<kind::Device>, Error> {
     let mut settings = PoolSettings::default();
@@ -230,6 +230,50 @@ fn a_replay_frees_on_the_streams_of_the_trace_and_what_the_trace_leaves_live() -
         let (allocate, free) = (Action::Allocate, Action::Free);
         assert_eq!(streams, [(allocate, seven), (allocate, eight), (free, eight), (free, eight)]);
         assert_ne!(seven, eight);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outcome {
+    const ROUNDS: usize = 2_000;
+    alone(|setup| {
+        let pool = pool(setup, |settings| settings.trace_capacity = 1 << 20)?;
+        let (shared, begin) = (Stream::new(&setup.context)?, Barrier::new(24));
+        std::thread::scope(|scope| -> Result<(), Error> {
+            // More than there are fronts, so that some share one.
+            let threads: Vec<_> = (0..24usize)
+                .map(|number| {
+                    let (pool, shared, begin) = (&pool, &shared, &begin);
+                    scope.spawn(move || -> Result<(), Error> {
+                        let own = Stream::new(&setup.context);
+                        begin.wait();
+                        let own = own?;
+                        let mut kept = Vec::new();
+                        for round in 0..ROUNDS {
+                            let stream = if (round + number).is_multiple_of(3) { &own } else { shared };
+                            kept.push(Buffer::<u8, _>::uninit(pool, 256 << (round % 4), stream)?);
+                            if kept.len() == 4 {
+                                kept.swap_remove(round % 3);
+                            }
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        let trace = pool.trace();
+        let plan = Plan::new(&trace);
+        assert_eq!((trace.lost, plan.unknown_frees, plan.missing_frees), (0, 0, 0));
+        assert_eq!(
+            (plan.blocks, plan.operations.len(), plan.threads, plan.streams),
+            (24 * ROUNDS, 48 * ROUNDS, 24, 25)
+        );
+        let statistics = pool.statistics();
+        assert_eq!((statistics.blocks.current, statistics.blocks.total), (0, 24 * ROUNDS as u64));
         Ok(())
     })
 }

@@ -220,6 +220,7 @@ Examples:
   cuda-mem bench pool
   cuda-mem bench pool --json > figures.json
   cuda-mem bench pool --trace rmm_log.csv
+  cuda-mem bench pool --save-trace trace.csv && python3 pools.py --trace trace.csv     (PyTorch and CuPy)
 
 Workloads, all on device memory:
   pair      one block is allocated and freed, on one stream
@@ -248,6 +249,9 @@ pub(crate) struct BenchPoolOptions {
     /// The trace to replay
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Where the trace that is replayed is written to, for others to replay
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_trace: Option<PathBuf>,
     /// What is measured; several with commas; without it, all
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) pool: Vec<Subject>,

@@ -287,6 +287,13 @@ fn the_bench_has_a_row_for_every_workload_and_subject() {
         let threads = row["workload"].as_str().unwrap().starts_with("threads");
         assert_eq!((row["per_second"].is_number(), row["p999_ns"].is_number()), (threads, !threads), "{row}");
     }
+    let saved = Temporary::new("saved.csv", "");
+    let ended = run(&["bench", "pool", "--brief", "--pool", "ours", "--save-trace", saved.path()]);
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    let ended = run(&["replay", saved.path()]);
+    assert!(ended.code == Some(0) && ended.out.contains("2 streams, 2 threads"), "{} {}", ended.out, ended.error);
+    let ended = run(&["bench", "pool", "--brief", "--save-trace", "/no/such/folder/trace.csv"]);
+    assert!(ended.code == Some(1) && ended.error.contains("cannot write /no/such/folder/trace.csv"), "{}", ended.error);
     let log = Temporary::new("bench-log.csv", LOG);
     let ended = run(&["bench", "pool", "--brief", "--pool", "ours,driver", "--trace", log.path()]);
     assert_eq!(ended.code, Some(0), "{}", ended.error);

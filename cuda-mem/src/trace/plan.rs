@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_plan_of_any_trace_frees_only_what_it_has_allocated() {
         use proptest::prelude::*;
-        let cases = if cfg!(miri) { 8 } else { 1000 };
+        let cases = if cfg!(miri) { 2 } else { 1000 };
         let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
         let event = (0u64..3, 0..Action::ALL.len(), 0u64..4, 0u64..3, 0u64..3);
         proptest!(config, |(events in prop::collection::vec(event, 0..40))| {

@@ -14,6 +14,7 @@ use cuda_mem::pool::PoolSettings;
 use cuda_mem::trace::Plan;
 use report::{Report, Row};
 use std::error::Error;
+use std::fs::File;
 use std::process::ExitCode;
 use workloads::{Case, Effort};
 
@@ -34,6 +35,10 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
         Some(path) => replay::read(path)?,
         None => program::trace(options.brief),
     };
+    if let Some(path) = &options.save_trace {
+        let written = File::create(path).and_then(|file| trace.write(file));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
     let plan = Plan::new(&trace);
     let opened = provider::open_context(options.provider, options.device)?;
     if let Some(notice) = &opened.notice {

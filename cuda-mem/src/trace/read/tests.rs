@@ -10,11 +10,11 @@ fn read(text: &str) -> Result<Trace, TraceError> {
 const HEAD: &str = "#cuda-mem-trace,version=1,lost=3\ntime_ns,thread,action,address,size,stream,name\n";
 
 #[test]
+#[cfg_attr(miri, ignore = "slow there: the strategy's regular expressions")]
 fn what_is_written_is_read_back() {
     let text = prop_oneof![Just(String::new()), "[a-z/]{1,9}", any::<String>()];
     let event = (any::<[u64; 5]>(), 0..Action::ALL.len(), text);
-    let config =
-        ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, failure_persistence: None, ..Default::default() };
+    let config = ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() };
     proptest!(config, |(lost: u64, events in prop::collection::vec(event, 0..20))| {
         let event = |([time_ns, thread, address, size, stream], action, name): ([u64; 5], usize, String)| TraceEvent {
             time_ns, thread, action: Action::ALL[action], address, size, stream,
@@ -111,12 +111,12 @@ fn logs_of_rmm_are_read_in_all_their_dresses() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow there: the strategy's regular expressions")]
 fn no_text_makes_the_reader_panic() {
     let lines =
         "(#cuda-mem-trace,version=1,lost=0|Thread,Time,Action,Pointer,Size,Stream|[0-9:.,x\"\\-a-f]{0,30}|,free,)";
     let text = prop::collection::vec((lines, "[\n\r,\"]{0,2}"), 0..8);
-    let config =
-        ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, failure_persistence: None, ..Default::default() };
+    let config = ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() };
     proptest!(config, |(text in text)| {
         let text: String = text.into_iter().map(|(line, end)| line + &end).collect();
         // Read or refused, with a reason.
