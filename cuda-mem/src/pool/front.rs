@@ -236,18 +236,25 @@ impl<S: Clone + PartialEq> Cache<S> {
         Some(index)
     }
 
-    /// Gives up the older half of each bin.
+    /// Gives up the largest blocks, of each size those that were freed first, until it is half full. So small blocks, of
+    /// which many fit, stay.
     #[cold]
     fn spill(&mut self) -> Spill<S> {
-        let mut spill = Vec::with_capacity(self.streams.len());
-        for kept in &mut self.streams {
-            let mut blocks = Vec::new();
-            for bin in kept.bins.iter_mut().filter(|bin| !bin.is_empty()) {
-                blocks.extend(bin.drain(..bin.len().div_ceil(2)));
+        let rest = self.capacity / 2;
+        let mut spill: Spill<S> = self.streams.iter().map(|kept| (kept.stream.clone(), Vec::new())).collect();
+        'all: for class in (0..CLASSES).rev() {
+            for (kept, (_, blocks)) in self.streams.iter_mut().zip(&mut spill) {
+                if self.bytes <= rest {
+                    break 'all;
+                }
+                let bin = &mut kept.bins[class];
+                let Some(size) = bin.first().map(|block| block.size) else { continue };
+                let count = (self.bytes - rest).div_ceil(size).min(bin.len());
+                blocks.extend(bin.drain(..count));
+                self.bytes -= count * size;
             }
-            self.bytes -= blocks.iter().map(|block: &Block| block.size).sum::<usize>();
-            spill.push((kept.stream.clone(), blocks));
         }
+        spill.retain(|(_, blocks)| !blocks.is_empty());
         spill
     }
 

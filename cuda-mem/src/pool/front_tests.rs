@@ -34,16 +34,21 @@ fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
 }
 
 #[test]
-fn a_full_front_gives_up_the_older_half() {
-    let fronts = front(300);
-    (1..=3).for_each(|number| assert_eq!(fronts.keep(0, &'a', 0, 1, block(number, 100)), Freed::Kept));
-    let spilled = fronts.keep(0, &'a', 0, 1, block(4, 100));
-    assert_eq!(spilled, Freed::Spilled(vec![('a', vec![block(1, 100), block(2, 100)])]));
-    assert_eq!(drained(&fronts), [('a', vec![block(3, 100), block(4, 100)])]);
+fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
+    let fronts = front(700);
+    for (number, class, size) in [(1, 0, 100), (2, 1, 200), (3, 1, 200), (4, 0, 100)] {
+        assert_eq!(fronts.keep(0, &'a', class, 1, block(number, size)), Freed::Kept);
+    }
+    let spilled = fronts.keep(0, &'b', 1, 1, block(5, 200));
+    let expected = vec![('a', vec![block(2, 200), block(3, 200)]), ('b', vec![block(5, 200)])];
+    assert_eq!(spilled, Freed::Spilled(expected));
+    assert_eq!(drained(&fronts), [('a', vec![block(1, 100), block(4, 100)]), ('b', vec![])]);
     assert_eq!(drained(&fronts), []);
     // What was taken out does not count any more.
-    (1..=3).for_each(|number| assert_eq!(fronts.keep(0, &'a', 0, 1, block(number, 100)), Freed::Kept));
-    assert!(fronts.keep_size(300) && !fronts.keep_size(301));
+    (1..=7).for_each(|number| assert_eq!(fronts.keep(0, &'a', 0, 1, block(number, 100)), Freed::Kept));
+    let spilled = fronts.keep(0, &'a', 0, 1, block(8, 100));
+    assert_eq!(spilled, Freed::Spilled(vec![('a', (1..=5).map(|number| block(number, 100)).collect())]));
+    assert!(fronts.keep_size(700) && !fronts.keep_size(701));
 }
 
 #[test]

@@ -197,7 +197,6 @@ fn bytes(block: Block) -> Range<u64> {
 
 impl Step {
     /// Three bytes are a step, any three.
-    #[cfg_attr(not(fuzzing), allow(dead_code, reason = "for the fuzzer and the replay of its corpus"))]
     fn from_bytes([what, one, two]: [u8; 3]) -> Self {
         let stream = usize::from(one) % STREAMS;
         let efforts = [Effort::Ready, Effort::Thorough, Effort::Passed, Effort::Wait];
