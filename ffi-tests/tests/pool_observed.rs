@@ -127,7 +127,8 @@ fn what_is_live_when_the_last_handle_goes_is_reported_once() -> Outcome {
         drop(clone);
         let told = taken();
         assert!(told.len() == 1 && told[0].starts_with("1 live block, 777 bytes\n"), "{told:?}");
-        assert!(told[0].contains("777 bytes, kept, ") && told[0].contains("pool_observed"), "{told:?}");
+        // A stripped program has frames without names.
+        assert!(told[0].contains("777 bytes, kept, ") && told[0].contains(" 0: "), "{told:?}");
         drop(kept);
         Ok(())
     })

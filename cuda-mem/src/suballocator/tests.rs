@@ -406,7 +406,8 @@ fn a_block_goes_where_its_place_says() {
     // What is no place in the range is refused, and so is what lies behind the limit.
     assert_eq!(memory.allocate_where(20, usize::MAX, |_, offset, _| Some(offset + 8)), None);
     assert_eq!(memory.allocate_where(20, usize::MAX, |_, offset, size| Some(offset + size - 16)), None);
-    assert_eq!(memory.allocate_where(20, 1, |region, offset, _| (region == two).then_some(offset)), None);
+    // The first one asked about is the smallest, which is of the other region.
+    assert_eq!(memory.allocate_where(20, 1, |region, offset, _| (region == one).then_some(offset)), None);
     // Only ranges that are large enough are asked about: 48 bytes before the block, 240 behind it.
     let mut sizes = Vec::new();
     assert_eq!(memory.allocate_where(49, usize::MAX, |_, _, size| (sizes.push(size), None).1), None);
