@@ -57,6 +57,7 @@ impl<const N: usize> World<N> {
     }
 
     /// Counts anew from what is done, so that histories that differ in nothing else are the same. Gives what to take off.
+    #[cfg(test)]
     pub fn rebase(&mut self) -> Progress<N> {
         let done = std::mem::replace(&mut self.done, [0; N]);
         self.before.iter_mut().for_each(|before| rebase(before, &done));
@@ -65,6 +66,7 @@ impl<const N: usize> World<N> {
 }
 
 /// Takes what is done off.
+#[cfg(test)]
 pub(in super::super) fn rebase<const N: usize>(progress: &mut Progress<N>, done: &Progress<N>) {
     progress.iter_mut().zip(done).for_each(|(progress, done)| *progress = progress.saturating_sub(*done));
 }
