@@ -1,0 +1,185 @@
+//! What suballocation costs here and in other crates: offsets only, no GPU. `--brief` only shows that it works.
+//!
+//! All count in units of 256 bytes, which is what the peers' sizes are then; ours is given bytes. `offset-allocator` has
+//! constant time too, but sorts sizes into classes and refuses what fits in none of the larger ones; `range-alloc` looks
+//! through all free ranges for the best.
+
+use cuda_mem::suballocator::{BlockId, Suballocator, SuballocatorOptions};
+use std::error::Error;
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const UNIT: u64 = 256;
+
+/// What divides a number of units.
+trait Divider: Sized {
+    const NAME: &'static str;
+    type Block;
+    fn new(units: u32, blocks: usize) -> Result<Self>;
+    fn allocate(&mut self, units: u32) -> Option<Self::Block>;
+    fn free(&mut self, block: Self::Block) -> Result<()>;
+}
+
+impl Divider for Suballocator {
+    const NAME: &'static str = "cuda-mem";
+    type Block = BlockId;
+
+    fn new(units: u32, blocks: usize) -> Result<Self> {
+        let mut memory = Suballocator::new(SuballocatorOptions { granularity: UNIT })?;
+        memory.add_region(u64::from(units) * UNIT)?;
+        memory.reserve(blocks);
+        Ok(memory)
+    }
+
+    fn allocate(&mut self, units: u32) -> Option<BlockId> {
+        self.allocate(u64::from(units) * UNIT, UNIT).map(|block| block.id)
+    }
+
+    fn free(&mut self, block: BlockId) -> Result<()> {
+        self.free(block)?;
+        Ok(())
+    }
+}
+
+impl Divider for offset_allocator::Allocator<u32> {
+    const NAME: &'static str = "offset-allocator";
+    type Block = offset_allocator::Allocation<u32>;
+
+    fn new(units: u32, blocks: usize) -> Result<Self> {
+        // Free ranges take nodes too.
+        Ok(Self::with_max_allocs(units, u32::try_from(2 * blocks + 16)?))
+    }
+
+    fn allocate(&mut self, units: u32) -> Option<Self::Block> {
+        self.allocate(units)
+    }
+
+    fn free(&mut self, block: Self::Block) -> Result<()> {
+        self.free(block);
+        Ok(())
+    }
+}
+
+impl Divider for range_alloc::RangeAllocator<u32> {
+    const NAME: &'static str = "range-alloc";
+    type Block = Range<u32>;
+
+    fn new(units: u32, _blocks: usize) -> Result<Self> {
+        Ok(Self::new(0..units))
+    }
+
+    fn allocate(&mut self, units: u32) -> Option<Self::Block> {
+        self.allocate_range(units).ok()
+    }
+
+    fn free(&mut self, block: Self::Block) -> Result<()> {
+        self.free_range(block);
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    let brief = std::env::args().any(|argument| argument == "--brief");
+    println!("one thread; ns, medians; replaced: of 256 B to 1 MiB, in a region that the blocks fill to nine tenths");
+    println!("{:>18} {:>20} {:>10} {:>10}", "", "workload", "ns", "refused");
+    run::<Suballocator>(brief)?;
+    run::<offset_allocator::Allocator<u32>>(brief)?;
+    run::<range_alloc::RangeAllocator<u32>>(brief)
+}
+
+fn run<D: Divider>(brief: bool) -> Result<()> {
+    let (rounds, batch) = if brief { (3, 200) } else { (31, 5_000) };
+    println!("{:>18} {:>20} {:>10.1}", D::NAME, "pair, empty", pair::<D>(0, rounds, batch)?);
+    for holes in if brief { &[64][..] } else { &[64, 1_024, 65_536] } {
+        let name = format!("pair, {holes} holes");
+        println!("{:>18} {name:>20} {:>10.1}", D::NAME, pair::<D>(*holes, rounds, batch)?);
+    }
+    for live in if brief { &[100][..] } else { &[1_000, 2_000, 10_000] } {
+        let (time, refused) = replaced::<D>(*live, rounds, batch)?;
+        let name = format!("replaced, {live} live");
+        println!("{:>18} {name:>20} {time:>10.1} {:>9.2}%", D::NAME, refused * 100.0);
+    }
+    Ok(())
+}
+
+/// The median time of one step, in nanoseconds, after a round that warms.
+fn median(rounds: usize, batch: usize, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::with_capacity(rounds);
+    for round in 0..=rounds {
+        let start = Instant::now();
+        for _ in 0..batch {
+            step()?;
+        }
+        if round > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// 1 KiB among holes of 1 KiB, no two of which are neighbours.
+fn pair<D: Divider>(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
+    const UNITS: u32 = 4;
+    let mut memory = D::new((2 * u32::try_from(holes)? + 1) * UNITS, 2 * holes + 1)?;
+    let mut kept = Vec::new();
+    let mut freed = Vec::new();
+    for _ in 0..holes {
+        freed.push(memory.allocate(UNITS).ok_or("full")?);
+        kept.push(memory.allocate(UNITS).ok_or("full")?);
+    }
+    for block in freed {
+        memory.free(block)?;
+    }
+    median(rounds, batch, || {
+        let block = memory.allocate(black_box(UNITS)).ok_or("full")?;
+        memory.free(black_box(block))
+    })
+}
+
+/// A random block freed and another allocated: the time of both, and how many allocations were refused.
+fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64, f64)> {
+    let mut numbers = Numbers(live as u64);
+    let sizes: Vec<u32> = (0..live).map(|_| numbers.units()).collect();
+    let units = sizes.iter().map(|size| u64::from(*size)).sum::<u64>() * 10 / 9;
+    let mut memory = D::new(u32::try_from(units)?, live)?;
+    let mut blocks: Vec<Option<D::Block>> = sizes.iter().map(|size| memory.allocate(*size)).collect();
+    let (mut asked, mut refused) = (0u64, 0u64);
+    let mut step = || {
+        let place = &mut blocks[(numbers.next() % live as u64) as usize];
+        if let Some(block) = place.take() {
+            memory.free(block)?;
+        }
+        *place = memory.allocate(numbers.units());
+        asked += 1;
+        refused += u64::from(place.is_none());
+        Ok(())
+    };
+    // Until the region looks as it does after a long time.
+    for _ in 0..4 * live {
+        step()?;
+    }
+    let time = median(rounds, batch, &mut step)?;
+    Ok((time, refused as f64 / asked as f64))
+}
+
+/// Numbers that look random and are the same in each run (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 1 to 4096 units, every power of two as often as another.
+    fn units(&mut self) -> u32 {
+        let exponent = 12.0 * (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        exponent.exp2() as u32
+    }
+}
