@@ -236,11 +236,11 @@ impl<S: Clone + PartialEq> Cache<S> {
         Some(index)
     }
 
-    /// Gives up the largest blocks, of each size those that were freed first, until it is half full. So small blocks, of
-    /// which many fit, stay.
+    /// Gives up the largest blocks, of each size those that were freed first, until an eighth is free. So small blocks, of
+    /// which many fit, stay, and no call gives up many.
     #[cold]
     fn spill(&mut self) -> Spill<S> {
-        let rest = self.capacity / 2;
+        let rest = self.capacity - self.capacity / 8;
         let mut spill: Spill<S> = self.streams.iter().map(|kept| (kept.stream.clone(), Vec::new())).collect();
         'all: for class in (0..CLASSES).rev() {
             for (kept, (_, blocks)) in self.streams.iter_mut().zip(&mut spill) {

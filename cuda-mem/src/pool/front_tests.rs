@@ -39,15 +39,18 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
     for (number, class, size) in [(1, 0, 100), (2, 1, 200), (3, 1, 200), (4, 0, 100)] {
         assert_eq!(fronts.keep(0, &'a', class, 1, block(number, size)), Freed::Kept);
     }
-    let spilled = fronts.keep(0, &'b', 1, 1, block(5, 200));
-    let expected = vec![('a', vec![block(2, 200), block(3, 200)]), ('b', vec![block(5, 200)])];
-    assert_eq!(spilled, Freed::Spilled(expected));
-    assert_eq!(drained(&fronts), [('a', vec![block(1, 100), block(4, 100)]), ('b', vec![])]);
+    // Until an eighth is free.
+    let spilled = fronts.keep(0, &'b', 2, 1, block(5, 600));
+    assert_eq!(spilled, Freed::Spilled(vec![('b', vec![block(5, 600)])]));
+    let spilled = fronts.keep(0, &'b', 1, 1, block(6, 200));
+    assert_eq!(spilled, Freed::Spilled(vec![('a', vec![block(2, 200)])]));
+    let left = vec![block(1, 100), block(4, 100), block(3, 200)];
+    assert_eq!(drained(&fronts), [('a', left), ('b', vec![block(6, 200)])]);
     assert_eq!(drained(&fronts), []);
     // What was taken out does not count any more.
     (1..=7).for_each(|number| assert_eq!(fronts.keep(0, &'a', 0, 1, block(number, 100)), Freed::Kept));
     let spilled = fronts.keep(0, &'a', 0, 1, block(8, 100));
-    assert_eq!(spilled, Freed::Spilled(vec![('a', (1..=5).map(|number| block(number, 100)).collect())]));
+    assert_eq!(spilled, Freed::Spilled(vec![('a', (1..=2).map(|number| block(number, 100)).collect())]));
     assert!(fronts.keep_size(700) && !fronts.keep_size(701));
 }
 
