@@ -23,6 +23,7 @@
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`pool`] | a pool over any source, faster than the driver's |
+//! | [`copy`] | copies between host and device that take the fastest way |
 //! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
@@ -41,6 +42,7 @@
 pub mod adaptor;
 pub mod buffer;
 mod context;
+pub mod copy;
 mod device;
 mod driver;
 mod drop_errors;
@@ -125,6 +127,9 @@ const _: () = {
     crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<copy::CopyEngine>();
+    crosses_threads::<copy::ThreadPool>();
+    crosses_threads::<copy::PendingRead<'_>>();
     crosses_threads::<suballocator::Suballocator>();
     crosses_threads::<suballocator::Slabs>();
     crosses_threads::<suballocator::Ring>();

@@ -3,6 +3,7 @@
 use crate::bytes::parse_size;
 use crate::provider::Choice;
 use crate::subject::Subject;
+use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cuda_mem::mapped::CoherenceWish;
 use std::num::NonZeroUsize;
@@ -213,6 +214,87 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Measures what an allocation and a free cost: this project's pool, the driver's, and plain device memory
     Pool(BenchPoolOptions),
+    /// Measures what copies between host and device take, by size and way, and how good the engine's choice is
+    Copy(BenchCopyOptions),
+    /// Measures what small copies to and from mapped memory take, and what "done" costs
+    Latency(BenchLatencyOptions),
+}
+
+const BENCH_COPY_AFTER: &str = "\
+Examples:
+  cuda-mem bench copy
+  cuda-mem bench copy --svg copies.svg --json > copies.json
+  cuda-mem bench copy --threads 1 --largest 16M
+
+Every way of every route is measured at powers of 2, round after round, beside what the engine does by itself and the driver's
+blocking copy (cuMemcpyHtoD, cuMemcpyDtoH). First the machine's profile is measured anew and kept, as `CopyEngine::measure`
+does; --keep-profile chooses by what is kept.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
+  ok, error     whether all was measured, and if not, why
+  notice, software, device_name, driver, cuda, threads
+  profile       what the engine chooses by
+  rows          for each route and size: route, bytes, engine_ns, chosen, cu_memcpy_ns, ways (way, ns)";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_COPY_AFTER)]
+pub(crate) struct BenchCopyOptions {
+    /// A short run that only shows that it works
+    #[arg(long)]
+    pub(crate) brief: bool,
+    /// How many threads may work on one copy; without it, as many as an engine takes by itself
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64).map(usize::from))]
+    pub(crate) threads: Option<usize>,
+    /// The largest size; units are powers of 1024; without it 1 GiB, briefly 1 MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) largest: Option<NonZeroUsize>,
+    /// Does not measure the machine's profile first
+    #[arg(long)]
+    pub(crate) keep_profile: bool,
+    /// Where a picture of the figures goes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const BENCH_LATENCY_AFTER: &str = "\
+Examples:
+  cuda-mem bench latency
+  cuda-mem bench latency --json | jq '.rows[] | [.bytes, .write.mean_ns]'
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
+  ok, error     whether all was measured, and if not, why
+  notice, software, device_name, driver, cuda, threads
+  rows          for each size: bytes, and posted, write, complete, cu_memcpy_to, read, cu_memcpy_from, each with mean_ns,
+                p50_ns, p99_ns";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_LATENCY_AFTER)]
+pub(crate) struct BenchLatencyOptions {
+    /// A short run that only shows that it works
+    #[arg(long)]
+    pub(crate) brief: bool,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const BENCH_POOL_AFTER: &str = "\

@@ -21,6 +21,10 @@ fn main() -> ExitCode {
         cli::Command::Doctor(options) => doctor::run(&options),
         cli::Command::PoolMap(options) => pool_map::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
-        cli::Command::Bench(cli::Bench { command: cli::BenchCommand::Pool(options) }) => bench::run(&options),
+        cli::Command::Bench(bench) => match bench.command {
+            cli::BenchCommand::Pool(options) => bench::run(&options),
+            cli::BenchCommand::Copy(options) => bench::copy::run(&options),
+            cli::BenchCommand::Latency(options) => bench::copy::run_latency(&options),
+        },
     }
 }

@@ -20,6 +20,7 @@ mod allocation;
 mod batch;
 mod compare;
 mod copy;
+mod engine;
 mod fill;
 mod host;
 mod managed;
@@ -41,6 +42,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
+pub(crate) use batch::begin_copies;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;

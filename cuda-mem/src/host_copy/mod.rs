@@ -5,6 +5,9 @@
 //! streaming stores in whole lines, and gives a line for each streaming load, where ordinary loads fetch a few bytes
 //! each.
 
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[path = "neon.rs"]
+mod streaming;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod streaming;
 
@@ -19,9 +22,33 @@ pub(crate) fn store_fence() {
     unsafe {
         core::arch::x86_64::_mm_sfence();
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: it touches no memory of its own. Rust's fences reach the processors only, and not what is on the bus.
+    unsafe {
+        core::arch::asm!("dsb st", options(nostack, preserves_flags));
+    }
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     core::sync::atomic::fence(Ordering::SeqCst);
     // The instruction alone does not hold back the compiler.
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Keeps loads that follow from being made before loads that come before: a flag, then the data that it stands for. Loads
+/// of write-combining memory are not kept in order by x86-64 itself.
+#[inline]
+fn load_fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE2 is part of x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as in `store_fence`.
+    unsafe {
+        core::arch::asm!("dsb ld", options(nostack, preserves_flags));
+    }
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    core::sync::atomic::fence(Ordering::SeqCst);
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
@@ -43,20 +70,21 @@ pub(crate) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
             8 if destination.addr().is_multiple_of(8) => {
                 destination.cast::<u64>().write_volatile(source.cast::<u64>().read_unaligned());
             }
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
             streaming::LINE.. => streaming::store(source, destination, length),
             _ => store_words(source, destination, length),
         }
     }
 }
 
-/// Loads `length` bytes from shared memory.
+/// Loads `length` bytes from shared memory, after the loads before it.
 ///
 /// # Safety
 ///
 /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap.
 #[inline]
 pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize) {
+    load_fence();
     // SAFETY: this function's contract; the alignments are checked.
     unsafe {
         match length {
@@ -67,7 +95,7 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
             8 if source.addr().is_multiple_of(8) => {
                 destination.cast::<u64>().write_unaligned(source.cast::<u64>().read_volatile());
             }
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
             streaming::SHORTEST_LOAD.. => streaming::load(source, destination, length),
             _ => load_words(source, destination, length),
         }

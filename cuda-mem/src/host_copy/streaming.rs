@@ -7,8 +7,8 @@
 use super::{load_words, store_words};
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm_stream_load_si128, _mm_stream_si128, _mm256_loadu_si256,
-    _mm256_storeu_si256, _mm256_stream_load_si256, _mm256_stream_si256,
+    __m128i, __m256i, _mm_loadu_si128, _mm_mfence, _mm_storeu_si128, _mm_stream_load_si128, _mm_stream_si128,
+    _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_load_si256, _mm256_stream_si256,
 };
 use std::is_x86_feature_detected as has;
 
@@ -56,6 +56,9 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     let head = source.align_offset(LINE).min(length);
     let lines = (length - head) / LINE;
     let body = head + lines * LINE;
+    // SAFETY: SSE2 is part of x86-64. What an earlier streaming load has left in the CPU's buffers may be old: this empties
+    // them.
+    unsafe { _mm_mfence() };
     // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
     unsafe {
         load_pieces(source, destination, head);
@@ -191,15 +194,14 @@ unsafe fn load_lines_avx512(source: *const u8, destination: *mut u8, lines: usiz
 /// `destination` is a multiple of 64, both are valid for `lines` lines, and AVX2 is there.
 #[target_feature(enable = "avx2")]
 unsafe fn store_lines_avx2(source: *const u8, destination: *mut u8, lines: usize) {
-    for at in (0..lines * LINE).step_by(LINE) {
-        // SAFETY: this function's contract.
-        unsafe {
-            let low = _mm256_loadu_si256(source.add(at).cast::<__m256i>());
-            let high = _mm256_loadu_si256(source.add(at + 32).cast::<__m256i>());
-            _mm256_stream_si256(destination.add(at).cast(), low);
-            _mm256_stream_si256(destination.add(at + 32).cast(), high);
-        }
-    }
+    // SAFETY: this function's contract, for the line at `at`.
+    let line = |at: usize| unsafe {
+        let low = _mm256_loadu_si256(source.add(at).cast::<__m256i>());
+        let high = _mm256_loadu_si256(source.add(at + 32).cast::<__m256i>());
+        _mm256_stream_si256(destination.add(at).cast(), low);
+        _mm256_stream_si256(destination.add(at + 32).cast(), high);
+    };
+    four_at_a_time(lines, line);
 }
 
 /// # Safety
@@ -207,28 +209,30 @@ unsafe fn store_lines_avx2(source: *const u8, destination: *mut u8, lines: usize
 /// `source` is a multiple of 64, both are valid for `lines` lines, and AVX2 is there.
 #[target_feature(enable = "avx2")]
 unsafe fn load_lines_avx2(source: *const u8, destination: *mut u8, lines: usize) {
-    for at in (0..lines * LINE).step_by(LINE) {
-        // SAFETY: this function's contract.
-        unsafe {
-            let low = _mm256_stream_load_si256(source.add(at).cast::<__m256i>());
-            let high = _mm256_stream_load_si256(source.add(at + 32).cast::<__m256i>());
-            _mm256_storeu_si256(destination.add(at).cast(), low);
-            _mm256_storeu_si256(destination.add(at + 32).cast(), high);
-        }
-    }
+    // SAFETY: this function's contract, for the line at `at`.
+    let line = |at: usize| unsafe {
+        let low = _mm256_stream_load_si256(source.add(at).cast::<__m256i>());
+        let high = _mm256_stream_load_si256(source.add(at + 32).cast::<__m256i>());
+        _mm256_storeu_si256(destination.add(at).cast(), low);
+        _mm256_storeu_si256(destination.add(at + 32).cast(), high);
+    };
+    four_at_a_time(lines, line);
 }
 
 /// # Safety
 ///
 /// `destination` is a multiple of 64, and both are valid for `lines` lines.
 unsafe fn store_lines_sse2(source: *const u8, destination: *mut u8, lines: usize) {
-    for at in (0..lines * LINE).step_by(16) {
-        // SAFETY: this function's contract.
-        unsafe {
-            let piece = _mm_loadu_si128(source.add(at).cast::<__m128i>());
-            _mm_stream_si128(destination.add(at).cast(), piece);
-        }
-    }
+    // SAFETY: this function's contract, for the line at `at`.
+    let line = |at: usize| unsafe {
+        let pieces = [0, 16, 32, 48].map(|piece| _mm_loadu_si128(source.add(at + piece).cast::<__m128i>()));
+        let to = destination.add(at).cast::<__m128i>();
+        _mm_stream_si128(to, pieces[0]);
+        _mm_stream_si128(to.add(1), pieces[1]);
+        _mm_stream_si128(to.add(2), pieces[2]);
+        _mm_stream_si128(to.add(3), pieces[3]);
+    };
+    four_at_a_time(lines, line);
 }
 
 /// # Safety
@@ -236,12 +240,32 @@ unsafe fn store_lines_sse2(source: *const u8, destination: *mut u8, lines: usize
 /// `source` is a multiple of 64, both are valid for `lines` lines, and SSE4.1 is there.
 #[target_feature(enable = "sse4.1")]
 unsafe fn load_lines_sse41(source: *const u8, destination: *mut u8, lines: usize) {
-    for at in (0..lines * LINE).step_by(16) {
-        // SAFETY: this function's contract.
-        unsafe {
-            let piece = _mm_stream_load_si128(source.add(at).cast::<__m128i>());
-            _mm_storeu_si128(destination.add(at).cast(), piece);
-        }
+    // SAFETY: this function's contract, for the line at `at`.
+    let line = |at: usize| unsafe {
+        let from = source.add(at).cast::<__m128i>();
+        let (first, second) = (_mm_stream_load_si128(from), _mm_stream_load_si128(from.add(1)));
+        let (third, fourth) = (_mm_stream_load_si128(from.add(2)), _mm_stream_load_si128(from.add(3)));
+        let to = destination.add(at).cast::<__m128i>();
+        _mm_storeu_si128(to, first);
+        _mm_storeu_si128(to.add(1), second);
+        _mm_storeu_si128(to.add(2), third);
+        _mm_storeu_si128(to.add(3), fourth);
+    };
+    four_at_a_time(lines, line);
+}
+
+/// Calls `line` with where each line begins, in bytes; unrolled.
+#[inline(always)]
+fn four_at_a_time(lines: usize, line: impl Fn(usize)) {
+    let whole = lines / 4 * 4;
+    for at in (0..whole * LINE).step_by(4 * LINE) {
+        line(at);
+        line(at + LINE);
+        line(at + 2 * LINE);
+        line(at + 3 * LINE);
+    }
+    for number in whole..lines {
+        line(number * LINE);
     }
 }
 

@@ -33,9 +33,9 @@ use std::sync::Arc;
 /// ```
 pub struct MappedMemory {
     // Before the allocation: waiting comes before freeing.
-    pending: Pending,
-    allocation: Arc<Allocation>,
-    window: Window,
+    pub(super) pending: Pending,
+    pub(super) allocation: Arc<Allocation>,
+    pub(super) window: Window,
 }
 
 impl MappedMemory {

@@ -32,6 +32,7 @@
 mod allocation;
 mod atoms;
 mod buffers;
+mod engine;
 mod export;
 mod guard;
 mod memory;

@@ -54,6 +54,22 @@ impl Pending {
         Ok(())
     }
 
+    /// Lets work given to `stream` from now on wait for all of it.
+    pub fn order_before(&self, stream: &Stream) -> Result<()> {
+        let outstanding = |used: &&Use| used.stream != *stream && used.outstanding.load(Ordering::Acquire);
+        self.0.iter().filter(outstanding).try_for_each(|used| stream.wait(&used.event))
+    }
+
+    /// Whether all of it is done.
+    pub fn is_idle(&self) -> Result<bool> {
+        for used in &self.0 {
+            if used.outstanding.load(Ordering::Acquire) && !used.event.has_passed()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// For the other part of divided memory: the same work.
     pub fn same(&self) -> Self {
         let copy = |used: &Use| Use {

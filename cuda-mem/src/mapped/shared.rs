@@ -33,8 +33,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct SharedMemory {
-    allocation: Arc<Allocation>,
-    window: Window,
+    pub(super) allocation: Arc<Allocation>,
+    pub(super) window: Window,
 }
 
 impl SharedMemory {

@@ -1,5 +1,6 @@
 //! `cuda-mem bench pool`: what an allocation and a free cost, on pools of this project and others.
 
+pub(crate) mod copy;
 mod program;
 mod report;
 mod workloads;

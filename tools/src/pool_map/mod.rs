@@ -4,6 +4,8 @@ mod history;
 mod picture;
 mod svg;
 
+pub(crate) use svg::escaped;
+
 use crate::cli::PoolMapOptions;
 use crate::output;
 use cuda_mem::pool::Snapshot;

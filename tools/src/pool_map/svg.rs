@@ -39,7 +39,7 @@ pub(super) fn write(picture: &Picture) -> String {
 }
 
 /// Text as XML has it; what XML cannot have is shown as a replacement character.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
         match letter {

@@ -1,0 +1,84 @@
+//! Buffers as the device's side of a copy engine's copies.
+
+use super::{Access, Buffer};
+use crate::copy::{Memory, Place, sealed};
+use crate::memory::Kind;
+use crate::{Error, Result, Stream};
+use core::slice;
+
+impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
+    fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
+        let range = self.span(call, offset, count)?;
+        let host = self.host_address();
+        let accessibility = self.accessibility();
+        let memory = if accessibility.managed {
+            Memory::Managed
+        } else if host.is_null() || !accessibility.host {
+            Memory::Device
+        } else if self.resource().is_some_and(|resource| resource.is_on_device()) {
+            if self.is_coherent() { Memory::Mapped } else { Memory::NonCoherent }
+        } else {
+            Memory::Host
+        };
+        Ok(Place {
+            context: self.context(),
+            device: self.address(range.start),
+            host: if host.is_null() { host.cast() } else { host.wrapping_add(range.start).cast() },
+            size: range.len() * size_of::<T>(),
+            memory,
+            home: Some(self.stream()),
+        })
+    }
+
+    #[inline]
+    fn settle(&self) -> Result<()> {
+        Buffer::settle(self)
+    }
+
+    fn begin_device_work(&self) {
+        self.mark_busy();
+    }
+
+    fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
+        self.hand_over(place)?;
+        // SAFETY: the place lies within the buffer, whose memory the CPU may address; the engine has it exclusively.
+        unsafe { slice::from_raw_parts_mut(place.host, place.size) }.copy_from_slice(source);
+        Ok(())
+    }
+
+    fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
+        self.hand_over(place)?;
+        // SAFETY: as above; its device work is done.
+        destination.copy_from_slice(unsafe { slice::from_raw_parts(place.host, place.size) });
+        Ok(())
+    }
+
+    fn flush(&self, place: &Place<'_>) -> Result<()> {
+        match self.resource() {
+            Some(resource) if place.size > 0 => resource.flush(place.host, place.size),
+            _ => Ok(()),
+        }
+    }
+
+    fn hand_over(&self, place: &Place<'_>) -> Result<()> {
+        match self.resource() {
+            Some(resource) if place.size > 0 => resource.invalidate(place.host, place.size),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T, K: Kind, A: Access> sealed::Ordered for Buffer<T, K, A> {
+    fn order_before(&self, stream: &Stream) -> Result<()> {
+        if self.stream() == stream { Ok(()) } else { stream.join(self.stream()) }
+    }
+
+    fn order_after(&mut self, stream: &Stream) -> Result<()> {
+        // Where the home stream cannot be made to wait, its later work and its free must find the copy done.
+        self.record_use(stream).or_else(|_: Error| stream.synchronize())
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.stream().is_done()
+    }
+}

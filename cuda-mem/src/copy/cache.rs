@@ -1,0 +1,189 @@
+//! Where profiles are kept between runs.
+
+use super::profile::MachineProfile;
+use crate::Device;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where an engine looks for its machine's profile, and keeps what it has measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProfileCache {
+    /// The user's cache directory: `$XDG_CACHE_HOME/cuda-mem`, else `~/.cache/cuda-mem`; or what the environment variable
+    /// `CUDA_MEM_PROFILES` names, a directory, or `off`. Nothing is kept of the software GPU, whose figures say nothing.
+    #[default]
+    User,
+    /// A directory of the program's choice.
+    Directory(PathBuf),
+    /// Nothing is read or kept.
+    Off,
+}
+
+impl ProfileCache {
+    /// The directory, if there is one.
+    fn directory(&self) -> Option<PathBuf> {
+        match self {
+            ProfileCache::User => {
+                user_directory(env::var_os("CUDA_MEM_PROFILES"), env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
+            }
+            ProfileCache::Directory(path) => Some(path.clone()),
+            ProfileCache::Off => None,
+        }
+    }
+
+    /// The file of a device on this machine.
+    pub(super) fn file(&self, identity: &Identity) -> Option<PathBuf> {
+        if identity.software && *self == ProfileCache::User {
+            return None;
+        }
+        Some(self.directory()?.join(identity.file_name()))
+    }
+}
+
+/// The rule of [`ProfileCache::User`].
+fn user_directory(named: Option<OsString>, cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    match named {
+        Some(name) if name == "off" => None,
+        Some(path) if !path.is_empty() => Some(path.into()),
+        _ => {
+            let cache = cache.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")))?;
+            Some(cache.join("cuda-mem"))
+        }
+    }
+}
+
+/// What a profile is of.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub device: String,
+    pub device_name: String,
+    pub cpu: String,
+    pub processors: usize,
+    pub software: bool,
+}
+
+impl Identity {
+    pub fn of(device: &Device) -> crate::Result<Self> {
+        let device_name = device.name()?;
+        Ok(Self {
+            device: device.uuid()?.to_string(),
+            software: device_name.starts_with("softgpu"),
+            device_name,
+            cpu: cpu_name(),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
+        })
+    }
+
+    fn file_name(&self) -> String {
+        let plain = |text: &str| -> String {
+            let letters = text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+            letters.collect::<String>().split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+        };
+        format!("{}_{}_{}.json", plain(&self.device), plain(&self.cpu), self.processors)
+    }
+
+    /// Whether a profile is of this machine.
+    fn matches(&self, profile: &MachineProfile) -> bool {
+        profile.device == self.device && profile.cpu == self.cpu && profile.processors == self.processors
+    }
+
+    /// A profile of this machine, without figures.
+    pub fn empty_profile(&self) -> MachineProfile {
+        MachineProfile {
+            device: self.device.clone(),
+            device_name: self.device_name.clone(),
+            cpu: self.cpu.clone(),
+            processors: self.processors,
+            ..MachineProfile::empty()
+        }
+    }
+}
+
+/// The CPU's name, as the system gives it.
+fn cpu_name() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name =
+        text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
+    name.unwrap_or(env::consts::ARCH).to_owned()
+}
+
+/// The profile in a file, if it is one of this machine and every figure is one.
+pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
+    let profile: MachineProfile = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    (profile.is_valid() && identity.matches(&profile)).then_some(profile)
+}
+
+/// Keeps a profile. Others that read the file meanwhile see the old one or the new one, whole.
+pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let temporary = file.with_extension(format!("{}.new", std::process::id()));
+    let written =
+        fs::write(&temporary, serde_json::to_vec_pretty(profile)?).and_then(|()| fs::rename(&temporary, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            device: "GPU-1".into(),
+            device_name: "a device".into(),
+            cpu: "A CPU (R) @ 2.0".into(),
+            processors: 4,
+            software: false,
+        }
+    }
+
+    #[test]
+    fn the_directory_is_the_users_unless_another_is_named() {
+        let text = |text: &str| Some(OsString::from(text));
+        assert_eq!(user_directory(None, text("/c"), text("/h")), Some("/c/cuda-mem".into()));
+        assert_eq!(user_directory(None, text("relative"), text("/h")), Some("/h/.cache/cuda-mem".into()));
+        assert_eq!(user_directory(text(""), None, text("/h")), Some("/h/.cache/cuda-mem".into()));
+        assert_eq!(user_directory(text("/p"), text("/c"), text("/h")), Some("/p".into()));
+        assert_eq!(user_directory(text("off"), text("/c"), text("/h")), None);
+        assert_eq!(user_directory(None, None, None), None);
+    }
+
+    #[test]
+    fn the_software_gpu_leaves_no_file_in_the_users_directory() {
+        let software = Identity { software: true, ..identity() };
+        assert_eq!(ProfileCache::User.file(&software), None);
+        assert_eq!(ProfileCache::Off.file(&identity()), None);
+        let file = ProfileCache::Directory("/x".into()).file(&software);
+        assert_eq!(file, Some("/x/GPU-1_A-CPU-R-2-0_4.json".into()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "writes files")]
+    fn a_profile_is_read_again_and_what_is_none_of_this_machine_is_not() {
+        let directory = env::temp_dir().join(format!("cuda-mem-profiles-{}", std::process::id()));
+        let cache = ProfileCache::Directory(directory.clone());
+        let file = cache.file(&identity()).unwrap();
+        assert_eq!(read(&file, &identity()), None);
+        let profile = MachineProfile { routes: MachineProfile::typical().routes, ..identity().empty_profile() };
+        write(&file, &profile).unwrap();
+        assert_eq!(read(&file, &identity()), Some(profile.clone()));
+        assert_eq!(read(&file, &Identity { processors: 8, ..identity() }), None);
+        for broken in ["", "{", "null", "{\"format\": 1}"] {
+            fs::write(&file, broken).unwrap();
+            assert_eq!(read(&file, &identity()), None, "{broken}");
+        }
+        write(&file, &profile).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left");
+        fs::remove_dir_all(&directory).unwrap();
+        fs::write(&directory, "a file, not a directory").unwrap();
+        assert!(write(&file, &profile).is_err());
+        fs::remove_file(&directory).unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! The choice of a way, made ready: a profile as tables of sizes.
+
+use super::profile::MachineProfile;
+use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+
+/// For each route, ways with the largest size that they are chosen for.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub profile: MachineProfile,
+    routes: [Vec<(usize, Way)>; 8],
+}
+
+/// Sizes at which the choice is made, in bytes: four for each power of two.
+fn sizes() -> impl Iterator<Item = usize> {
+    let quarters = |power: u32| (4..8).map(move |quarter| (1usize << power) / 4 * quarter);
+    (2..=36).flat_map(quarters)
+}
+
+impl Choice {
+    /// For at most `threads` threads, the caller's own included. Locking pages for one copy is never chosen: it fails
+    /// where any of the pages is locked already, by whomever.
+    pub fn new(profile: MachineProfile, threads: usize) -> Self {
+        let mut routes: [Vec<(usize, Way)>; 8] = Default::default();
+        let mut usable = profile.clone();
+        for known in &mut usable.routes {
+            known.ways.retain(|known| known.way != Way::Registered);
+        }
+        for (route, table) in Route::ALL.iter().zip(&mut routes) {
+            for size in sizes() {
+                let way = usable.choose(*route, size, threads);
+                match table.last_mut() {
+                    Some((upto, last)) if *last == way => *upto = size,
+                    _ => table.push((size, way)),
+                }
+            }
+        }
+        Self { profile, routes }
+    }
+
+    /// The way for a size.
+    pub fn way(&self, route: Route, size: usize) -> Way {
+        let table = &self.routes[route.index()];
+        let place = table.partition_point(|(upto, _)| *upto < size);
+        table.get(place).or(table.last()).map_or(Way::Driver, |(_, way)| *way)
+    }
+
+    /// Up to which size one thread's stores, or loads, are the way to mapped memory, whatever the host's memory is.
+    pub fn single_thread_upto(&self, direction: Direction) -> usize {
+        let upto = |host| {
+            let table = &self.routes[Route { direction, host, device: DeviceMemory::Mapped }.index()];
+            match table.first() {
+                Some((upto, Way::Cpu { threads: 1 })) => *upto,
+                _ => 0,
+            }
+        };
+        upto(HostMemory::Pageable).min(upto(HostMemory::Pinned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn small_writes_to_mapped_memory_are_stores_and_locking_pages_is_never_chosen() {
+        let choice = Choice::new(MachineProfile::typical(), 8);
+        assert!(choice.single_thread_upto(Direction::ToDevice) >= 4096);
+        assert!(choice.single_thread_upto(Direction::FromDevice) >= 1024);
+        let none = Choice::new(MachineProfile::empty(), 8);
+        assert_eq!(none.single_thread_upto(Direction::ToDevice), 0);
+        assert_eq!(none.way(Route::ALL[0], 5), Way::Driver);
+    }
+
+    proptest! {
+        /// Between the sizes of the table the choice may be a neighbour's: never by much.
+        #[test]
+        fn the_table_gives_nearly_what_the_profile_would(size in 1usize..1 << 32, route in 0usize..8, threads in 1usize..10) {
+            let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
+            let chosen = Choice::new(profile.clone(), threads).way(route, size);
+            let best = profile.estimate(route, profile.choose(route, size, threads), size).unwrap();
+            let taken = profile.estimate(route, chosen, size).unwrap();
+            prop_assert!(taken <= best * 1.1, "{route}, {size} bytes: {chosen} takes {taken}, the best {best}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Measuring what the ways take on this machine.
+
+use super::engine::Inner;
+use super::job::Job;
+use super::profile::{RouteProfile, Sample, WayProfile};
+use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use crate::memory::{DeviceMemory as PlainMemory, PinnedMemory};
+use crate::{Buffer, HostBuffer, MappedMemory, MappedResource, Result, Stream};
+use core::time::Duration;
+use cuda_sys::CUdeviceptr;
+use std::time::Instant;
+
+/// The sizes that are measured, in bytes.
+const SIZES: [usize; 11] =
+    [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20];
+/// All of it takes no longer; what does not fit into the time is left to the sizes below it.
+const BUDGET: Duration = Duration::from_millis(140);
+/// Up to this size everything is measured, however long it takes.
+const ALWAYS: usize = 64 << 10;
+/// A way that is so many times slower than the best at one size is not tried at larger ones.
+const HOPELESS: f64 = 2.5;
+/// From here on helpers and staging may pay.
+const SHARED_FROM: usize = 16 << 10;
+/// Page-locked memory to measure with: rates do not change above.
+const PINNED: usize = 4 << 20;
+
+/// What the copies go between.
+struct Bench<'engine> {
+    inner: &'engine Inner,
+    stream: Stream,
+    host: Vec<u8>,
+    pinned: HostBuffer<u8>,
+    plain: Buffer<u8, crate::memory::kind::Device>,
+    mapped: Option<MappedMemory>,
+    deadline: Instant,
+}
+
+/// Measures the routes of plain device memory, and those of mapped memory if they are wanted.
+pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> {
+    let context = &inner.context;
+    let _current = context.bind()?;
+    let stream = Stream::new(context)?;
+    let largest = SIZES[SIZES.len() - 1];
+    // Where the device has little room, less is measured.
+    let (plain, mapped) = largest_that_fits(largest, |size| {
+        // SAFETY: only copies touch it, and bytes may have any value.
+        let plain = unsafe { Buffer::<u8, _>::uninit(&PlainMemory::new(context), size, &stream)?.assume_init() };
+        let mapped = if mapped { Some(MappedResource::new(context)?.allocate(size)?) } else { None };
+        Ok((plain, mapped))
+    })?;
+    let size = plain.len();
+    let mut host: Vec<u8> = Vec::new();
+    if host.try_reserve_exact(size).is_err() {
+        return Err(crate::Error::OutOfMemory {
+            call: "CopyEngine::measure",
+            requested: size,
+            device: "the host".into(),
+            free: None,
+            message: "copies cannot be measured without memory to copy".into(),
+        });
+    }
+    // Written, so that every page is there: pages that were never written are all one page of zeros.
+    host.resize(size, 1);
+    let pinned = HostBuffer::zeroed(&PinnedMemory::new(context), PINNED.min(size))?;
+    let began = Instant::now();
+    let mut bench = Bench { inner, stream, host, pinned, plain, mapped, deadline: began };
+    let mut routes = Vec::new();
+    // Each has a part of the time, in which the next one's begins.
+    for (host, direction, part) in [
+        (HostMemory::Pinned, Direction::ToDevice, 1),
+        (HostMemory::Pinned, Direction::FromDevice, 2),
+        (HostMemory::Pageable, Direction::ToDevice, 6),
+        (HostMemory::Pageable, Direction::FromDevice, 10),
+    ] {
+        bench.deadline = began + BUDGET * part / 10;
+        routes.extend(bench.routes(direction, host)?);
+    }
+    Ok(routes)
+}
+
+fn largest_that_fits<V>(largest: usize, mut allocate: impl FnMut(usize) -> Result<V>) -> Result<V> {
+    let mut size = largest;
+    loop {
+        match allocate(size) {
+            Err(error) if error.is_out_of_memory() && size > 1 << 20 => size /= 4,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Times of one way, as they come.
+struct Timed {
+    profile: WayProfile,
+    hopeless: bool,
+}
+
+impl Bench<'_> {
+    /// The two routes of a direction and a kind of host memory. What the driver's copies take is the same for both kinds of
+    /// device memory, so it is measured once.
+    fn routes(&mut self, direction: Direction, host: HostMemory) -> Result<Vec<RouteProfile>> {
+        let threads = 1 + self.inner.threads.helpers();
+        let route = |device| Route { direction, host, device };
+        let widest = if self.mapped.is_some() { DeviceMemory::Mapped } else { DeviceMemory::Plain };
+        let new = |way| Timed { profile: WayProfile { way, samples: vec![] }, hopeless: false };
+        let mut ways: Vec<Timed> = Way::all(route(widest), threads).into_iter().map(new).collect();
+        let limit = match host {
+            HostMemory::Pageable => self.host.len(),
+            HostMemory::Pinned => self.pinned.len(),
+        };
+        for size in SIZES.into_iter().filter(|size| *size <= limit) {
+            let mut best = f64::INFINITY;
+            for timed in ways.iter_mut().filter(|timed| !timed.hopeless && is_tried(timed.profile.way, size)) {
+                let expected = timed.profile.estimate(size).unwrap_or(0.0);
+                let end = Instant::now() + Duration::from_nanos(expected as u64);
+                if size > ALWAYS && end > self.deadline {
+                    continue;
+                }
+                match self.time(route(widest), timed.profile.way, size) {
+                    Ok(nanoseconds) => {
+                        best = best.min(nanoseconds);
+                        timed.profile.samples.push(Sample { bytes: size, nanoseconds });
+                    }
+                    // The system may refuse to lock pages: then that is no way.
+                    Err(_) if timed.profile.way == Way::Registered => timed.hopeless = true,
+                    Err(error) => return Err(error),
+                }
+            }
+            for timed in &mut ways {
+                let last = timed.profile.samples.last();
+                let slow = last.is_some_and(|last| last.bytes == size && last.nanoseconds > HOPELESS * best);
+                // Small copies say nothing of what is made for large ones.
+                timed.hopeless |= slow && size >= 64 << 10 && timed.profile.way != Way::Driver;
+            }
+        }
+        let of = |device| {
+            let known = ways.iter().map(|timed| &timed.profile);
+            let known = known.filter(|known| known.way.serves(route(device)) && !known.samples.is_empty());
+            RouteProfile { route: route(device), ways: known.cloned().collect() }
+        };
+        let mut routes = vec![of(DeviceMemory::Plain)];
+        if widest == DeviceMemory::Mapped {
+            routes.insert(0, of(DeviceMemory::Mapped));
+        }
+        Ok(routes)
+    }
+
+    /// The median time of a few copies, in nanoseconds.
+    fn time(&mut self, route: Route, way: Way, size: usize) -> Result<f64> {
+        // What is small is measured many at once: a clock has a grain.
+        let (batch, rounds, warm) = match size {
+            0..=4096 => (8, 5, true),
+            4097..=262_144 => (2, 5, true),
+            262_145..=4_194_304 => (1, 3, true),
+            _ => (1, 1, false),
+        };
+        if warm {
+            self.copy(route, way, size)?;
+        }
+        let mut times = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            let start = Instant::now();
+            for _ in 0..batch {
+                self.copy(route, way, size)?;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(batch));
+        }
+        times.sort_by(f64::total_cmp);
+        // Whole numbers, which every form of text keeps; a clock that stood still would make a time of nothing.
+        Ok(times[times.len() / 2].round().max(1.0))
+    }
+
+    fn copy(&mut self, route: Route, way: Way, size: usize) -> Result<()> {
+        let host = match route.host {
+            HostMemory::Pageable => self.host.as_mut_ptr(),
+            HostMemory::Pinned => self.pinned.as_mut_ptr(),
+        };
+        let (device, mapped): (CUdeviceptr, *mut u8) = match (&self.mapped, way) {
+            (Some(memory), Way::Cpu { .. } | Way::Mixed { .. }) => (memory.device_pointer(), memory.host_pointer()),
+            _ => (self.plain.device_pointer(), core::ptr::null_mut()),
+        };
+        let job = Job { direction: route.direction, device, mapped, host, size, stream: &self.stream };
+        let ran = job.run(way, &*self.inner.threads, &self.inner.staging);
+        match way {
+            Way::Cpu { .. } => ran,
+            // Also after an error: the memory is ours only until this ends.
+            _ => ran.and(self.stream.synchronize()),
+        }
+    }
+}
+
+/// Whether a way is worth a time at a size.
+fn is_tried(way: Way, size: usize) -> bool {
+    match way {
+        Way::Driver | Way::Cpu { threads: 1 } => true,
+        Way::Cpu { .. } | Way::Staged { .. } => size >= SHARED_FROM,
+        Way::Mixed { .. } => size >= 1 << 20,
+        // Locking pages is slow: a few times will do.
+        Way::Registered => size == 1 << 20 || size == 16 << 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CopyEngine, MachineProfile, NoThreads, ProfileCache, ThreadPool};
+    use super::*;
+    use crate::Driver;
+    use std::sync::Arc;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn every_route_is_measured_and_every_figure_is_one() {
+        let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
+        for threads in [Arc::new(NoThreads) as Arc<dyn super::super::CopyThreads>, Arc::new(ThreadPool::new(2))] {
+            let engine =
+                CopyEngine::builder(&context).profile_cache(ProfileCache::Off).threads(threads).build().unwrap();
+            let profile = engine.measure().unwrap();
+            assert!(profile.is_valid(), "{profile:?}");
+            assert_eq!(profile.routes.len(), Route::ALL.len());
+            assert_eq!(profile.device_name, context.device().name().unwrap());
+            for known in &profile.routes {
+                assert!(known.ways.iter().any(|known| known.way == Way::Driver), "{}", known.route);
+                for way in &known.ways {
+                    assert!(way.way.threads() <= 1 + engine.threads().helpers());
+                }
+            }
+            assert_eq!(engine.profile(), profile);
+            assert_ne!(profile, MachineProfile::typical());
+        }
+        assert!(context.take_drop_errors().errors.is_empty());
+    }
+
+    #[test]
+    fn small_sizes_are_tried_until_one_fits() {
+        let no_room = || crate::Error::OutOfMemory {
+            call: "test",
+            requested: 0,
+            device: "".into(),
+            free: None,
+            message: "".into(),
+        };
+        let fits =
+            |limit| largest_that_fits(64 << 20, move |size| if size <= limit { Ok(size) } else { Err(no_room()) });
+        assert_eq!(fits(64 << 20), Ok(64 << 20));
+        assert_eq!(fits(20 << 20), Ok(16 << 20));
+        assert!(fits(1000).is_err_and(|error| error.is_out_of_memory()));
+    }
+}

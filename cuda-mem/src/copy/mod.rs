@@ -1,0 +1,40 @@
+//! Copies between the host and a device that take the fastest way.
+//!
+//! What is fastest depends on the size and on the memory: a CPU store into mapped memory is there in 0.1 us, where the
+//! driver's copy takes 5; reads of mapped memory want streaming loads, and from some kilobytes on the device's copy engine;
+//! large copies from pageable memory want page-locked staging that several threads fill. A [`CopyEngine`] knows what each
+//! [`Way`] takes on its machine (a [`MachineProfile`], measured once and kept), and goes the fastest.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`CopyEngine`] | copies, blocking or in order of a stream, one or many |
+//! | [`Posted`], [`PendingRead`] | copies that have begun |
+//! | [`Route`], [`Way`] | what a copy connects, and how it is done |
+//! | [`MachineProfile`], [`ProfileCache`] | what the ways take, and where that is kept |
+//! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | who helps with large copies |
+
+mod cache;
+mod choice;
+mod engine;
+mod host_memory;
+mod job;
+mod measure;
+mod ordered;
+mod posted;
+mod profile;
+mod scatter;
+mod side;
+mod staging;
+mod threads;
+mod typical;
+mod way;
+
+pub use cache::ProfileCache;
+pub use engine::{CopyEngine, CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+pub use ordered::PendingRead;
+pub use posted::Posted;
+pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
+pub use side::{CopyMemory, OrderedCopyMemory};
+pub(crate) use side::{Memory, Place, sealed};
+pub use threads::{CopyThreads, NoThreads, ThreadPool};
+pub use way::{DeviceMemory, Direction, HostMemory, Route, Way};

@@ -1,0 +1,239 @@
+//! Copies in order of a stream.
+
+use super::engine::CopyEngine;
+use super::job::Job;
+use super::side::{Memory, OrderedCopyMemory, Place};
+use super::staging::Lease;
+use super::way::{Direction, Way};
+use crate::host_copy;
+use crate::{Error, Result, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::ops::Range;
+use cuda_sys::CUdeviceptr;
+use std::collections::VecDeque;
+
+impl CopyEngine {
+    /// Copies a slice to memory of the device in order of a stream: after the work given to it so far, and before its later
+    /// work. Returns when the source is free again, which is before the copy is done, unless it is larger than the staging
+    /// that is free. The memory's own work, and its end, are in order with the copy.
+    ///
+    /// Where the stream and the memory have nothing to do, small copies to mapped memory are stores of the CPU, done at once:
+    /// there is no earlier work that they could come before. Everything else goes through page-locked staging, so no copy
+    /// waits for the stream.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the stream or the memory is another device's; the stream captures a graph, which
+    /// would read the staging at each launch; there is no staging to be had; the driver refuses.
+    ///
+    /// ```
+    /// # use cuda_mem::{Buffer, Stream, copy::CopyEngine, memory::DeviceMemory};
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let (engine, stream) = (CopyEngine::new(&context)?, Stream::new(&context)?);
+    /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
+    /// let mut values = [1, 2];
+    /// engine.write_on(&stream, &mut buffer, 1, &values)?;
+    /// values = [0; 2]; // free again: the copy has its own
+    /// # let _ = values;
+    /// let mut seen = [0; 4];
+    /// engine.read_on(&stream, &mut buffer, 0, &mut seen)?.wait()?;
+    /// assert_eq!(seen, [0, 1, 2, 0]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn write_on<T, M>(&self, stream: &Stream, memory: &mut M, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+        M: OrderedCopyMemory<T>,
+    {
+        const CALL: &str = "CopyEngine::write_on";
+        let place = memory.place(CALL, offset, source.len())?;
+        if !self.prepare(CALL, stream, memory, &place)? {
+            return Ok(());
+        }
+        let bytes = bytemuck::cast_slice::<T, u8>(source);
+        if self.may_use_cpu(stream, memory, &place, Direction::ToDevice)? {
+            // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source is no part of it.
+            unsafe { host_copy::store(bytes.as_ptr(), place.host, place.size) };
+            host_copy::store_fence();
+            return Ok(());
+        }
+        memory.order_before(stream)?;
+        let threads = (bytes.len() >> 19).clamp(1, 4) as u8;
+        let job = Job {
+            direction: Direction::ToDevice,
+            device: place.device,
+            mapped: place.host,
+            host: bytes.as_ptr().cast_mut(),
+            size: place.size,
+            stream,
+        };
+        let ran = job.run(Way::Staged { threads }, &**self.threads(), &self.inner.staging);
+        let recorded = memory.order_after(stream);
+        finish(stream, ran.and(recorded))
+    }
+
+    /// Begins to copy memory of the device to a slice, in order of a stream. See [`PendingRead`].
+    ///
+    /// What is larger than a lane of staging is copied as far, so that the call waits for the first part of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_on`](Self::write_on), for the destination.
+    pub fn read_on<'host, T, M>(
+        &self,
+        stream: &Stream,
+        memory: &mut M,
+        offset: usize,
+        destination: &'host mut [T],
+    ) -> Result<PendingRead<'host>>
+    where
+        T: NoUninit + AnyBitPattern,
+        M: OrderedCopyMemory<T>,
+    {
+        const CALL: &str = "CopyEngine::read_on";
+        let place = memory.place(CALL, offset, destination.len())?;
+        let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
+        let mut read = PendingRead { lane: None, under_way: VecDeque::new(), destination: bytes };
+        if !self.prepare(CALL, stream, memory, &place)? {
+            return Ok(read);
+        }
+        if self.may_use_cpu(stream, memory, &place, Direction::FromDevice)? {
+            // SAFETY: the place lies within the memory, which is borrowed, so the destination is no part of it.
+            unsafe { host_copy::load(place.host, read.destination.as_mut_ptr(), place.size) };
+            return Ok(read);
+        }
+        memory.order_before(stream)?;
+        let device = place.device;
+        read.lane = Some(self.inner.staging.take_apart()?);
+        let ran = read.begin(device, self.inner.staging.slot_size(), stream);
+        let recorded = memory.order_after(stream);
+        finish(stream, ran.and(recorded)).map(|()| read)
+    }
+
+    /// Checks a copy; whether there is anything to copy.
+    fn prepare<T, M>(&self, call: &'static str, stream: &Stream, memory: &M, place: &Place<'_>) -> Result<bool>
+    where
+        M: OrderedCopyMemory<T>,
+    {
+        place.check(call, &self.inner.context)?;
+        if stream.context().device() != self.inner.context.device() {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "stream",
+                value: format!("of device {}", stream.context().device().ordinal()).into(),
+                rule: "a copy engine serves streams of its own device; make one for each device",
+            });
+        }
+        if stream.is_capturing()? {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "stream",
+                value: "capturing a graph".into(),
+                rule: "a graph copies at each launch, from memory that lives until then: capture copies of buffers instead",
+            });
+        }
+        if place.memory == Memory::NonCoherent && place.size > 0 {
+            memory.hand_over(place)?;
+        }
+        Ok(place.size > 0)
+    }
+
+    /// Whether a copy by the CPU is in order: nothing is under way that it would have to wait for.
+    fn may_use_cpu<T, M>(&self, stream: &Stream, memory: &M, place: &Place<'_>, direction: Direction) -> Result<bool>
+    where
+        M: OrderedCopyMemory<T>,
+    {
+        Ok(place.memory == Memory::Mapped
+            && self.inner.is_small(direction, place.size)
+            && stream.is_done()?
+            && memory.is_idle()?)
+    }
+}
+
+/// After an error, what was begun is waited for: the caller's memory is free when a call fails.
+fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
+    if outcome.is_err() {
+        // Where this fails, the context is broken, and its work has ended.
+        let _ = stream.synchronize();
+    }
+    outcome
+}
+
+/// A read under way: the device copies to staging of the engine's, and [`wait`](Self::wait) brings the bytes to the slice.
+/// So nothing happens to the slice where this is dropped, or forgotten, without it.
+#[must_use = "the bytes come to the slice with `wait`"]
+pub struct PendingRead<'host> {
+    /// None if all is done.
+    lane: Option<Lease>,
+    /// What lies in which slot.
+    under_way: VecDeque<(usize, Range<usize>)>,
+    destination: &'host mut [u8],
+}
+
+impl PendingRead<'_> {
+    fn begin(&mut self, device: CUdeviceptr, slot_size: usize, stream: &Stream) -> Result<()> {
+        let mut begin = 0;
+        let mut turn = 0;
+        while begin < self.destination.len() {
+            let range = begin..(begin + slot_size).min(self.destination.len());
+            begin = range.end;
+            let Some(lane) = &mut self.lane else { return Ok(()) };
+            let slot = turn % lane.slots.len();
+            turn += 1;
+            if self.under_way.len() == lane.slots.len() {
+                self.copy_out()?;
+            }
+            let Some(lane) = &mut self.lane else { return Ok(()) };
+            let free = &mut lane.slots[slot];
+            free.wait()?;
+            // SAFETY: the piece lies within the memory, which is told to wait for the stream.
+            unsafe { free.fetch(device + range.start as CUdeviceptr, range.len(), stream) }?;
+            self.under_way.push_back((slot, range));
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest piece, and copies it.
+    fn copy_out(&mut self) -> Result<()> {
+        if let (Some(lane), Some((slot, range))) = (&mut self.lane, self.under_way.pop_front()) {
+            let bytes = &lane.slots[slot].wait()?[..range.len()];
+            self.destination[range].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Waits for the copy: the slice holds the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The copy, or work before it, failed.
+    pub fn wait(mut self) -> Result<()> {
+        while !self.under_way.is_empty() {
+            self.copy_out()?;
+        }
+        Ok(())
+    }
+
+    /// Whether [`wait`](Self::wait) has nothing to wait for.
+    ///
+    /// # Errors
+    ///
+    /// The copy, or work before it, failed.
+    pub fn is_done(&self) -> Result<bool> {
+        match (&self.lane, self.under_way.back()) {
+            (Some(lane), Some((slot, _))) => lane.slots[*slot].is_free(),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl fmt::Debug for PendingRead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingRead")
+            .field("size", &self.destination.len())
+            .field("pieces_under_way", &self.under_way.len())
+            .finish()
+    }
+}

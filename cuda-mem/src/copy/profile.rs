@@ -1,0 +1,244 @@
+//! What copies take on a machine: the figures that the choice of a way is made from.
+
+use super::way::{Route, Way};
+use serde::{Deserialize, Serialize};
+
+/// What a copy of so many bytes took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The size in bytes.
+    pub bytes: usize,
+    /// The time in nanoseconds.
+    pub nanoseconds: f64,
+}
+
+/// What one way of a route takes, by size. In growing order of size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WayProfile {
+    /// The way.
+    pub way: Way,
+    /// The figures.
+    pub samples: Vec<Sample>,
+}
+
+/// What the ways of a route take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteProfile {
+    /// The route.
+    pub route: Route,
+    /// The ways that were measured.
+    pub ways: Vec<WayProfile>,
+}
+
+/// What copies take on one machine with one device. As JSON it is a file of the user's cache
+/// ([`ProfileCache`](super::ProfileCache)), and can be read, changed and given to an engine.
+///
+/// ```
+/// use cuda_mem::copy::{DeviceMemory, Direction, HostMemory, MachineProfile, Route, Way};
+/// let profile = MachineProfile::typical();
+/// let route = Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Mapped };
+/// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store is there in 0.1 us
+/// assert_ne!(profile.choose(route, 1 << 28, 8), Way::Cpu { threads: 1 });
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MachineProfile {
+    /// The version of this form: [`MachineProfile::FORMAT`].
+    pub format: u32,
+    /// The device's identity, as [`Uuid`](crate::Uuid) is shown; empty for the typical profile.
+    pub device: String,
+    /// The device's name.
+    pub device_name: String,
+    /// The CPU's name.
+    pub cpu: String,
+    /// How many threads the process may run at a time.
+    pub processors: usize,
+    /// What was measured.
+    pub routes: Vec<RouteProfile>,
+}
+
+impl MachineProfile {
+    /// The form that this version reads and writes.
+    pub const FORMAT: u32 = 1;
+
+    /// A profile without figures.
+    pub fn empty() -> Self {
+        let (device, device_name, cpu) = (String::new(), String::new(), String::new());
+        Self { format: Self::FORMAT, device, device_name, cpu, processors: 0, routes: vec![] }
+    }
+
+    /// Figures of one NVIDIA H200 over PCIe Gen5, rounded: what is used until a machine has been measured. On other
+    /// machines the sizes where one way gives way to another lie elsewhere, though seldom far.
+    pub fn typical() -> Self {
+        let mut profile = Self { device_name: "typical (NVIDIA H200, PCIe Gen5)".into(), ..Self::empty() };
+        profile.routes = Route::ALL.iter().map(|route| super::typical::route(*route)).collect();
+        profile
+    }
+
+    /// The figures of a route, where it was measured.
+    pub fn route(&self, route: Route) -> Option<&RouteProfile> {
+        self.routes.iter().find(|known| known.route == route)
+    }
+
+    /// Takes figures of a route in, in place of those that were there.
+    pub fn set_route(&mut self, measured: RouteProfile) {
+        self.routes.retain(|known| known.route != measured.route);
+        self.routes.push(measured);
+        self.routes.sort_by_key(|known| known.route);
+    }
+
+    /// What a copy takes, in nanoseconds; `None` where the way was not measured on that route.
+    pub fn estimate(&self, route: Route, way: Way, bytes: usize) -> Option<f64> {
+        let ways = &self.route(route)?.ways;
+        ways.iter().find(|known| known.way == way)?.estimate(bytes)
+    }
+
+    /// The fastest way for a copy of `bytes` bytes by at most `threads` threads, the caller's own included. Where nothing
+    /// is known of the route, the driver.
+    pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> Way {
+        self.route(route).map_or(Way::Driver, |known| known.choose(bytes, threads))
+    }
+
+    /// Whether every figure is one: times above zero, sizes in growing order, ways that serve their routes. A file may
+    /// hold anything.
+    pub fn is_valid(&self) -> bool {
+        let sample = |sample: &Sample| sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0 && sample.bytes > 0;
+        let grows = |samples: &[Sample]| samples.windows(2).all(|pair| pair[0].bytes < pair[1].bytes);
+        self.format == Self::FORMAT
+            && self.routes.windows(2).all(|pair| pair[0].route < pair[1].route)
+            && self.routes.iter().all(|known| {
+                known
+                    .ways
+                    .iter()
+                    .all(|way| way.way.serves(known.route) && way.samples.iter().all(sample) && grows(&way.samples))
+            })
+    }
+}
+
+impl RouteProfile {
+    /// As [`MachineProfile::choose`].
+    pub fn choose(&self, bytes: usize, threads: usize) -> Way {
+        let usable = self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
+        let timed = usable.filter_map(|known| Some((known.way, known.estimate(bytes)?)));
+        // The first of equals, so that the same profile always gives the same choice.
+        let best = timed.min_by(|left, right| left.1.total_cmp(&right.1));
+        best.map_or(Way::Driver, |(way, _)| way)
+    }
+}
+
+impl WayProfile {
+    /// What a copy takes, in nanoseconds: on the line between the two nearest sizes. Below the smallest size it takes as
+    /// long as that; above the largest, the rate stays.
+    pub fn estimate(&self, bytes: usize) -> Option<f64> {
+        let (first, last) = (self.samples.first()?, self.samples.last()?);
+        if bytes <= first.bytes {
+            return Some(first.nanoseconds);
+        }
+        if bytes >= last.bytes {
+            return Some(last.nanoseconds * (bytes as f64 / last.bytes as f64));
+        }
+        let above = self.samples.partition_point(|sample| sample.bytes < bytes);
+        let (low, high) = (self.samples[above - 1], self.samples[above]);
+        let part = (bytes - low.bytes) as f64 / (high.bytes - low.bytes) as f64;
+        Some(low.nanoseconds + part * (high.nanoseconds - low.nanoseconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::way::{DeviceMemory, Direction, HostMemory};
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROUTE: Route =
+        Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Mapped };
+
+    fn way(way: Way, samples: &[(usize, f64)]) -> WayProfile {
+        let samples = samples.iter().map(|(bytes, nanoseconds)| Sample { bytes: *bytes, nanoseconds: *nanoseconds });
+        WayProfile { way, samples: samples.collect() }
+    }
+
+    fn profile() -> MachineProfile {
+        let mut profile = MachineProfile::empty();
+        let ways = vec![
+            way(Way::Driver, &[(100, 1000.0), (1000, 1000.0), (10_000, 2000.0)]),
+            way(Way::Cpu { threads: 1 }, &[(100, 100.0), (10_000, 10_000.0)]),
+            way(Way::Cpu { threads: 2 }, &[(100, 500.0), (10_000, 5000.0)]),
+        ];
+        profile.set_route(RouteProfile { route: ROUTE, ways });
+        profile
+    }
+
+    #[test]
+    fn estimates_lie_on_lines_between_the_figures() {
+        let profile = profile();
+        let driver = |bytes| profile.estimate(ROUTE, Way::Driver, bytes).unwrap();
+        assert_eq!((driver(0), driver(100), driver(550), driver(1000)), (1000.0, 1000.0, 1000.0, 1000.0));
+        assert_eq!((driver(5500), driver(10_000), driver(20_000)), (1500.0, 2000.0, 4000.0));
+        assert_eq!(profile.estimate(ROUTE, Way::Registered, 5), None);
+        assert_eq!(way(Way::Driver, &[]).estimate(5), None);
+    }
+
+    #[test]
+    fn the_fastest_way_is_chosen_among_those_that_the_threads_allow() {
+        let profile = profile();
+        assert_eq!(profile.choose(ROUTE, 0, 2), Way::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 900, 2), Way::Cpu { threads: 2 });
+        assert_eq!(profile.choose(ROUTE, 900, 1), Way::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 900, 0), Way::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 5000, 2), Way::Driver);
+        let elsewhere = Route { direction: Direction::FromDevice, ..ROUTE };
+        assert_eq!(profile.choose(elsewhere, 1, 8), Way::Driver);
+    }
+
+    #[test]
+    fn a_profile_is_the_same_after_a_file_and_nonsense_is_refused() {
+        for profile in [MachineProfile::typical(), profile(), MachineProfile::empty()] {
+            assert!(profile.is_valid());
+            let text = serde_json::to_string(&profile).unwrap();
+            assert_eq!(serde_json::from_str::<MachineProfile>(&text).unwrap(), profile);
+        }
+        let broken = |change: &dyn Fn(&mut MachineProfile)| {
+            let mut profile = profile();
+            change(&mut profile);
+            !profile.is_valid()
+        };
+        assert!(broken(&|profile| profile.format = 2));
+        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].nanoseconds = f64::NAN));
+        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].nanoseconds = -1.0));
+        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].bytes = 100));
+        assert!(broken(&|profile| profile.routes[0].ways[0].samples[0].bytes = 0));
+        assert!(broken(&|profile| profile.routes[0].ways[0].way = Way::Cpu { threads: 0 }));
+        assert!(broken(&|profile| profile.routes.push(profile.routes[0].clone())));
+    }
+
+    #[test]
+    fn the_typical_profile_knows_every_route_and_prefers_what_is_known_to_be_fast() {
+        let profile = MachineProfile::typical();
+        assert_eq!(profile.routes.len(), Route::ALL.len());
+        for host in [HostMemory::Pageable, HostMemory::Pinned] {
+            for direction in [Direction::ToDevice, Direction::FromDevice] {
+                let route = Route { direction, host, device: DeviceMemory::Mapped };
+                assert_eq!(profile.choose(route, 256, 8), Way::Cpu { threads: 1 }, "{route}");
+            }
+            let route = Route { host, ..ROUTE };
+            let large = profile.choose(route, 1 << 28, 8);
+            assert!(matches!(large, Way::Driver | Way::Staged { .. } | Way::Mixed { .. }), "{route}: {large}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_choice_is_never_slower_than_another_way(bytes in 0usize..1 << 33, threads in 0usize..20, route in 0usize..8) {
+            let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
+            let chosen = profile.choose(route, bytes, threads);
+            prop_assert!(chosen.threads() <= threads.max(1));
+            let least = profile.estimate(route, chosen, bytes).unwrap();
+            for known in &profile.route(route).unwrap().ways {
+                if known.way.threads() <= threads.max(1) {
+                    prop_assert!(known.estimate(bytes).unwrap() >= least);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Many small writes in one call.
+
+use super::engine::CopyEngine;
+use super::side::{CopyMemory, Memory, Place};
+use super::staging::Lane;
+use crate::buffer::{BatchOptions, begin_copies};
+use crate::error::call;
+use crate::host_copy;
+use crate::{Result, Stream};
+use bytemuck::NoUninit;
+use core::ops::Range;
+use cuda_sys::CUdeviceptr;
+
+impl CopyEngine {
+    /// Copies many slices to places of one piece of memory, in the order given, so that of two that overlap the later one
+    /// stays. To mapped memory they are CPU stores with one fence for all; to other memory they are gathered in staging and
+    /// sent with few calls of the driver. Device work given to the driver after this sees the bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write), of any of them; those before the one that does not fit are written.
+    ///
+    /// ```
+    /// # use cuda_mem::{MappedResource, copy::CopyEngine};
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let engine = CopyEngine::new(&context)?;
+    /// let mut memory = MappedResource::new(&context)?.allocate(4096)?;
+    /// let (left, right) = ([1u32, 2], [3u32]);
+    /// engine.write_scattered(&mut memory, [(0, &left[..]), (1000, &right[..])])?;
+    /// # let mut seen = [0u32];
+    /// # memory.device_read(1000, &mut seen)?;
+    /// # assert_eq!(seen, [3]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuMemcpyBatchAsync")]
+    pub fn write_scattered<'source, T, M>(
+        &self,
+        memory: &mut M,
+        writes: impl IntoIterator<Item = (usize, &'source [T])>,
+    ) -> Result<()>
+    where
+        T: NoUninit,
+        M: CopyMemory<T>,
+    {
+        const CALL: &str = "CopyEngine::write_scattered";
+        let whole = memory.place(CALL, 0, 0)?;
+        whole.check(CALL, &self.inner.context)?;
+        match whole.memory {
+            Memory::Mapped | Memory::NonCoherent | Memory::Host => {
+                memory.settle()?;
+                let outcome = writes.into_iter().try_for_each(|(offset, source)| {
+                    let place = memory.place(CALL, offset, source.len())?;
+                    store(memory, &place, bytemuck::cast_slice(source))
+                });
+                // Also after an error: what was written before it is promised.
+                host_copy::store_fence();
+                outcome
+            }
+            Memory::Device | Memory::Managed => {
+                let own;
+                let stream = match whole.home {
+                    Some(home) => home,
+                    None => {
+                        own = self.inner.stream()?;
+                        &own
+                    }
+                };
+                memory.begin_device_work();
+                let mut lane = self.inner.staging.take()?;
+                let mut gathered = Gathered::new(&mut lane, stream);
+                let outcome = writes.into_iter().try_for_each(|(offset, source)| {
+                    let place = memory.place(CALL, offset, source.len())?;
+                    gathered.add(place.device, bytemuck::cast_slice(source))
+                });
+                let sent = gathered.send();
+                // Also after an error.
+                let waited = stream.synchronize();
+                outcome.and(sent).and(waited)
+            }
+        }
+    }
+}
+
+fn store<T, M: CopyMemory<T>>(memory: &M, place: &Place<'_>, bytes: &[u8]) -> Result<()> {
+    if place.memory == Memory::NonCoherent {
+        memory.store(place, bytes)?;
+        // One by one: the atoms between two writes are not the CPU's to flush.
+        return memory.flush(place);
+    }
+    // SAFETY: the place lies within the memory, which the caller has borrowed exclusively.
+    unsafe { host_copy::store(bytes.as_ptr(), place.host, bytes.len()) };
+    Ok(())
+}
+
+/// Writes that lie in a slot of staging and were not sent.
+struct Gathered<'lane> {
+    lane: &'lane mut Lane,
+    slot: usize,
+    used: usize,
+    /// Where in the slot, and where to.
+    pieces: Vec<(Range<usize>, CUdeviceptr)>,
+    stream: &'lane Stream,
+}
+
+impl<'lane> Gathered<'lane> {
+    fn new(lane: &'lane mut Lane, stream: &'lane Stream) -> Self {
+        Self { lane, slot: 0, used: 0, pieces: vec![], stream }
+    }
+
+    fn add(&mut self, mut to: CUdeviceptr, mut source: &[u8]) -> Result<()> {
+        while !source.is_empty() {
+            let room = &mut self.lane.slots[self.slot].wait()?[self.used..];
+            if room.is_empty() {
+                self.send()?;
+                continue;
+            }
+            let (now, later) = source.split_at(source.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            self.pieces.push((self.used..self.used + now.len(), to));
+            self.used += now.len();
+            to += now.len() as CUdeviceptr;
+            source = later;
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered, and turns to the next slot.
+    fn send(&mut self) -> Result<()> {
+        let pieces = core::mem::take(&mut self.pieces);
+        self.used = 0;
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let apart = are_apart(pieces.iter().map(|(range, to)| (*to, range.len())));
+        let stream = self.stream;
+        let slot = self.slot;
+        self.slot = (slot + 1) % self.lane.slots.len();
+        self.lane.slots[slot].use_with(stream, |from| copies(stream, from, &pieces, apart))
+    }
+}
+
+/// Whether no two ranges share a byte: then their copies need no order.
+fn are_apart(ranges: impl Iterator<Item = (CUdeviceptr, usize)>) -> bool {
+    let mut ranges: Vec<_> = ranges.collect();
+    ranges.sort_unstable();
+    ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 as CUdeviceptr <= pair[1].0)
+}
+
+/// Begins the copies from a slot: at once if their order does not matter.
+fn copies(stream: &Stream, from: CUdeviceptr, pieces: &[(Range<usize>, CUdeviceptr)], apart: bool) -> Result<()> {
+    let mut to: Vec<CUdeviceptr> = pieces.iter().map(|(_, to)| *to).collect();
+    let mut sources: Vec<CUdeviceptr> = pieces.iter().map(|(range, _)| from + range.start as CUdeviceptr).collect();
+    let mut sizes: Vec<usize> = pieces.iter().map(|(range, _)| range.len()).collect();
+    if apart && pieces.len() > 1 {
+        // SAFETY: sources lie within a slot that stays until its event has passed, targets within memory that the caller
+        // waits for, and none overlap.
+        return unsafe { begin_copies(stream, BatchOptions::default(), &mut to, &mut sources, &mut sizes) };
+    }
+    let context = stream.context();
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    // SAFETY: as above.
+    (0..sizes.len()).try_for_each(|n| unsafe { call!(cuda.cuMemcpyAsync(to[n], sources[n], sizes[n], stream.raw())) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_share_a_byte_are_found_in_any_order() {
+        assert!(are_apart([(100, 10), (90, 10), (110, 1)].into_iter()));
+        assert!(!are_apart([(100, 10), (90, 11)].into_iter()));
+        assert!(!are_apart([(100, 1), (100, 1)].into_iter()));
+        assert!(are_apart(core::iter::empty()));
+    }
+}

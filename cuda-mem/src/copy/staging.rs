@@ -1,0 +1,315 @@
+//! Page-locked staging: lanes of slots, which copies borrow.
+
+use crate::error::call;
+use crate::memory::PinnedMemory;
+use crate::{Context, Event, HostBuffer, Result, Stream};
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use cuda_sys::CUdeviceptr;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A piece of staging, and the event after the copy that uses it.
+pub(super) struct Slot {
+    memory: HostBuffer<u8>,
+    event: Event,
+    /// A copy was given to a stream and may not be done.
+    under_way: bool,
+}
+
+impl Slot {
+    fn new(context: &Context, size: usize) -> Result<Self> {
+        let memory = HostBuffer::zeroed(&PinnedMemory::new(context), size)?;
+        Ok(Self { memory, event: Event::new(context)?, under_way: false })
+    }
+
+    /// Waits until the slot's last copy is done: the CPU has the memory.
+    pub fn wait(&mut self) -> Result<&mut [u8]> {
+        if self.under_way {
+            self.event.synchronize()?;
+            self.under_way = false;
+        }
+        Ok(&mut self.memory)
+    }
+
+    /// Whether the slot's last copy is done.
+    pub fn is_free(&self) -> Result<bool> {
+        Ok(!self.under_way || self.event.has_passed()?)
+    }
+
+    /// Begins the copy of the first `size` bytes to a device.
+    ///
+    /// # Safety
+    ///
+    /// The destination is valid for `size` bytes until the work on `stream` is done.
+    pub unsafe fn send(&mut self, to: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+        debug_assert!(size <= self.memory.len());
+        // SAFETY: this function's contract; the slot is not touched until its event has passed.
+        self.use_with(stream, |from| unsafe { copy(to, from, size, stream) })
+    }
+
+    /// Begins a copy from a device to the first `size` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The source is valid for `size` bytes until the work on `stream` is done.
+    pub unsafe fn fetch(&mut self, from: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+        debug_assert!(size <= self.memory.len());
+        // SAFETY: as in `send`.
+        self.use_with(stream, |to| unsafe { copy(to, from, size, stream) })
+    }
+
+    /// Gives the slot's address to `work`, which gives copies with it to the stream. The slot counts as used until they are
+    /// done.
+    pub fn use_with(&mut self, stream: &Stream, work: impl FnOnce(CUdeviceptr) -> Result<()>) -> Result<()> {
+        let address = self.memory.as_mut_ptr().expose_provenance() as CUdeviceptr;
+        // From here on, whatever the driver says.
+        self.under_way = true;
+        match work(address).and_then(|()| self.event.record(stream)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // No event stands for the copies: wait for the stream instead. Where this fails too, the context is broken
+                // and its work has ended.
+                let _ = stream.synchronize();
+                self.under_way = false;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// Both ranges are valid for `size` bytes until the work on the stream is done.
+unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+    let context = stream.context();
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    // SAFETY: this function's contract.
+    unsafe { call!(cuda.cuMemcpyAsync(to, from, size, stream.raw())) }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let context = self.memory.context().clone();
+        // A context that is gone has no work left, and its events must not be touched.
+        if !self.under_way || context.liveness() != crate::context::Liveness::Alive {
+            return;
+        }
+        if let Err(error) = self.event.synchronize() {
+            context.drop_errors().push("waiting for a copy before freeing its staging", error);
+        }
+    }
+}
+
+/// What one thread needs to stage: some slots, which it uses in turns.
+pub(super) struct Lane {
+    pub slots: Vec<Slot>,
+}
+
+/// The lanes of an engine. They are made when they are needed, and kept. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Staging {
+    lanes: Arc<Lanes>,
+}
+
+struct Lanes {
+    context: Context,
+    slot_size: usize,
+    slots: usize,
+    most: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one that was returned first is at the front: its copies are done first.
+    free: VecDeque<Lane>,
+    made: usize,
+}
+
+impl Staging {
+    /// At most `most` lanes of `slots` slots of `slot_size` bytes; none is 0.
+    pub fn new(context: &Context, slot_size: usize, slots: usize, most: usize) -> Self {
+        let (context, state, returned) = (context.clone(), Mutex::default(), Condvar::new());
+        Self { lanes: Arc::new(Lanes { context, slot_size, slots: slots.max(1), most: most.max(1), state, returned }) }
+    }
+
+    pub fn slot_size(&self) -> usize {
+        self.lanes.slot_size
+    }
+
+    /// How much page-locked memory there is now, in bytes.
+    pub fn reserved(&self) -> usize {
+        self.lanes.state().made * self.lanes.slots * self.lanes.slot_size
+    }
+
+    /// Lanes that nobody has.
+    #[cfg(test)]
+    pub fn idle(&self) -> (usize, usize) {
+        let state = self.lanes.state();
+        (state.free.len(), state.made)
+    }
+
+    /// A lane; waits for one where all are used and no more may be made.
+    pub fn take(&self) -> Result<Lease> {
+        let mut state = self.lanes.state();
+        loop {
+            if let Some(lane) = state.free.pop_front() {
+                return Ok(self.lease(lane));
+            }
+            if state.made < self.lanes.most {
+                return self.make(state);
+            }
+            state = self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A lane, if one is free or may be made.
+    pub fn try_take(&self) -> Option<Lease> {
+        let mut state = self.lanes.state();
+        match state.free.pop_front() {
+            Some(lane) => Some(self.lease(lane)),
+            None if state.made < self.lanes.most => self.make(state).ok(),
+            None => None,
+        }
+    }
+
+    /// A lane that does not count, for who may keep it for long: nobody waits for it, and it waits for nobody.
+    pub fn take_apart(&self) -> Result<Lease> {
+        let mut state = self.lanes.state();
+        let free = state.free.pop_front();
+        state.made -= usize::from(free.is_some());
+        drop(state);
+        let lane = match free {
+            Some(lane) => {
+                // Another may be made in its place.
+                self.lanes.returned.notify_one();
+                lane
+            }
+            None => self.lanes.make()?,
+        };
+        Ok(Lease { lanes: self.lanes.clone(), lane: Some(lane), counts: false })
+    }
+
+    fn lease(&self, lane: Lane) -> Lease {
+        Lease { lanes: self.lanes.clone(), lane: Some(lane), counts: true }
+    }
+
+    /// Makes a lane, without the lock: the driver takes its time.
+    fn make(&self, mut state: MutexGuard<'_, State>) -> Result<Lease> {
+        state.made += 1;
+        drop(state);
+        match self.lanes.make() {
+            Ok(lane) => Ok(self.lease(lane)),
+            Err(error) => {
+                self.lanes.state().made -= 1;
+                self.lanes.returned.notify_one();
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees lanes that nobody has.
+    pub fn trim(&self) {
+        let free = {
+            let mut state = self.lanes.state();
+            state.made -= state.free.len();
+            core::mem::take(&mut state.free)
+        };
+        self.lanes.returned.notify_all();
+        drop(free);
+    }
+}
+
+impl Lanes {
+    fn make(&self) -> Result<Lane> {
+        let slots = (0..self.slots).map(|_| Slot::new(&self.context, self.slot_size)).collect::<Result<_>>()?;
+        Ok(Lane { slots })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lane that one copy has. It goes back when this is dropped, also in a panic.
+pub(super) struct Lease {
+    lanes: Arc<Lanes>,
+    lane: Option<Lane>,
+    /// Whether it is one of the lanes that may be made.
+    counts: bool,
+}
+
+impl Deref for Lease {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        self.lane.as_ref().unwrap_or_else(|| unreachable!("there until the drop"))
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut Lane {
+        self.lane.as_mut().unwrap_or_else(|| unreachable!("there until the drop"))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.lanes.state();
+        if !self.counts {
+            if state.made == self.lanes.most {
+                drop(state);
+                // Waits for its copies, and frees it.
+                return drop(self.lane.take());
+            }
+            state.made += 1;
+        }
+        state.free.extend(self.lane.take());
+        drop(state);
+        self.lanes.returned.notify_one();
+    }
+}
+
+impl fmt::Debug for Staging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staging")
+            .field("slot_size", &self.lanes.slot_size)
+            .field("most", &self.lanes.most)
+            .field("reserved", &self.reserved())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Driver;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn lanes_are_made_when_needed_and_come_back() {
+        let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
+        let staging = Staging::new(&context, 4096, 2, 2);
+        assert_eq!(staging.reserved(), 0);
+        let first = staging.take().unwrap();
+        let second = staging.try_take().unwrap();
+        assert!(staging.try_take().is_none());
+        assert_eq!((staging.reserved(), staging.idle()), (2 * 2 * 4096, (0, 2)));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| staging.take().map(drop));
+            drop(first);
+            waiting.join().unwrap().unwrap();
+        });
+        let apart = staging.take_apart().unwrap();
+        assert_eq!(staging.idle(), (0, 1));
+        let more = (staging.take().unwrap(), staging.take_apart().unwrap());
+        drop(second);
+        assert_eq!(staging.idle(), (1, 2));
+        drop((apart, more)); // there are two already: this one is freed, and that is kept
+        assert_eq!(staging.idle(), (2, 2));
+        staging.trim();
+        assert_eq!((staging.reserved(), staging.idle()), (0, (0, 0)));
+    }
+}

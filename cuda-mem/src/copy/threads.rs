@@ -1,0 +1,479 @@
+//! The threads that help with large copies.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Instant;
+
+/// Threads that help with copies: [`ThreadPool`], none ([`NoThreads`]), or a program's own, as those of an executor.
+///
+/// ```
+/// use cuda_mem::copy::CopyThreads;
+/// /// Starts threads for each copy: simple, and good for copies of many megabytes only.
+/// #[derive(Debug)]
+/// struct Scoped(usize);
+///
+/// impl CopyThreads for Scoped {
+///     fn helpers(&self) -> usize {
+///         self.0
+///     }
+///
+///     fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+///         std::thread::scope(|scope| {
+///             (0..helpers.min(self.0)).for_each(|_| drop(scope.spawn(work)));
+///             work();
+///         });
+///     }
+/// }
+/// # let (count, two) = (std::sync::atomic::AtomicUsize::new(0), Scoped(2));
+/// # two.run(5, &|| { count.fetch_add(1, std::sync::atomic::Ordering::Relaxed); });
+/// # assert_eq!(count.into_inner(), 3);
+/// ```
+pub trait CopyThreads: Send + Sync + fmt::Debug {
+    /// How many threads can help the caller's.
+    fn helpers(&self) -> usize;
+
+    /// Calls `work` on the calling thread and, at the same time, once on each of at most `helpers` others. Returns when
+    /// all calls have returned. Threads that come too late find nothing to do, so fewer are right, and none.
+    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync));
+}
+
+/// Nobody helps: copies are done by the thread that asks for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoThreads;
+
+impl CopyThreads for NoThreads {
+    fn helpers(&self) -> usize {
+        0
+    }
+
+    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        work();
+    }
+}
+
+/// A pool of threads. They are started when they are first needed. After work they look for more for a short while, the
+/// *linger*, so that copies that follow each other find them awake, and then sleep.
+///
+/// ```
+/// use cuda_mem::copy::{CopyThreads, ThreadPool};
+/// let pool = ThreadPool::new(2);
+/// let calls = std::sync::atomic::AtomicUsize::new(0);
+/// pool.run(2, &|| {
+///     calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+/// });
+/// assert!((1..=3).contains(&calls.into_inner()));
+/// ```
+pub struct ThreadPool {
+    shared: Arc<Shared>,
+    most: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// A job was published, or the pool ends.
+    changed: Condvar,
+    /// Counts publications, for threads that linger. Changed under the lock.
+    published: AtomicU64,
+    linger: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: Vec<JobPointer>,
+    sleeping: usize,
+    ended: bool,
+}
+
+/// Work that threads may join. It lies on the stack of the thread in `run`, which leaves only when the job is out of the
+/// list and nobody works on it.
+struct Job {
+    work: *const (dyn Fn() + Sync),
+    /// How many may still join. Changed under the lock.
+    wanted: AtomicUsize,
+    running: AtomicUsize,
+    caller: Thread,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+struct JobPointer(*const Job);
+
+// SAFETY: a job is made of atomics, a lock and work that is `Sync`; it lives while it is in the list or has workers.
+unsafe impl Send for JobPointer {}
+
+impl ThreadPool {
+    /// How long threads look for more work by default.
+    pub const LINGER: Duration = Duration::from_micros(100);
+
+    /// A pool of at most `threads` threads.
+    pub fn new(threads: usize) -> Self {
+        Self::with_linger(threads, Self::LINGER)
+    }
+
+    /// A pool whose threads look for more work for `linger` before they sleep. A thread that sleeps takes some 50 us to
+    /// wake.
+    pub fn with_linger(threads: usize, linger: Duration) -> Self {
+        let (state, changed, published) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { state, changed, published, linger });
+        Self { shared, most: threads, threads: Mutex::default() }
+    }
+
+    /// The process's pool, which engines share unless they are told otherwise: a thread for each processor but one that
+    /// the process may use, and seven at most. More do not make one device's copies faster.
+    pub fn shared() -> Arc<ThreadPool> {
+        static SHARED: OnceLock<Arc<ThreadPool>> = OnceLock::new();
+        let make = || {
+            let processors = thread::available_parallelism().map_or(1, |count| count.get());
+            Arc::new(ThreadPool::new((processors - 1).min(7)))
+        };
+        SHARED.get_or_init(make).clone()
+    }
+
+    /// Starts threads until there are `wanted`. Where the system has none left, there are fewer.
+    fn start(&self, wanted: usize) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while threads.len() < wanted.min(self.most) {
+            let shared = self.shared.clone();
+            let name = format!("cuda-mem-copy-{}", threads.len());
+            match thread::Builder::new().name(name).spawn(move || help(&shared)) {
+                Ok(handle) => threads.push(handle),
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CopyThreads for ThreadPool {
+    fn helpers(&self) -> usize {
+        self.most
+    }
+
+    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        let helpers = helpers.min(self.most);
+        if helpers == 0 {
+            return work();
+        }
+        self.start(helpers);
+        // SAFETY: only the lifetime changes; `Published` below keeps everybody from the work once this call ends.
+        let work_pointer = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work) };
+        let job = Job {
+            work: work_pointer,
+            wanted: AtomicUsize::new(helpers),
+            running: AtomicUsize::new(0),
+            caller: thread::current(),
+            panic: Mutex::default(),
+        };
+        {
+            let published = Published { shared: &self.shared, job: &job };
+            published.begin();
+            work();
+        }
+        if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// A job in the list. Its drop, also in a panic, takes it out and waits for those who work on it.
+struct Published<'job> {
+    shared: &'job Shared,
+    job: &'job Job,
+}
+
+impl Published<'_> {
+    fn begin(&self) {
+        let mut state = self.shared.state();
+        state.jobs.push(JobPointer(self.job));
+        self.shared.published.fetch_add(1, Ordering::Release);
+        let wake = state.sleeping.min(self.job.wanted.load(Ordering::Relaxed));
+        drop(state);
+        (0..wake).for_each(|_| self.shared.changed.notify_one());
+    }
+}
+
+impl Drop for Published<'_> {
+    fn drop(&mut self) {
+        self.shared.state().jobs.retain(|job| !core::ptr::eq(job.0, self.job));
+        let mut rounds = 0u32;
+        // What the others did is seen after this.
+        while self.job.running.load(Ordering::Acquire) != 0 {
+            rounds += 1;
+            // They finish a piece, mostly within microseconds; whoever leaves last wakes this thread.
+            if rounds < 10_000 { core::hint::spin_loop() } else { thread::park() }
+        }
+    }
+}
+
+/// What each thread of the pool does.
+fn help(shared: &Shared) {
+    loop {
+        let seen = shared.published.load(Ordering::Acquire);
+        match next(shared) {
+            Next::Job(job) => work_on(&job),
+            Next::Nothing => {
+                if !linger(shared, seen) {
+                    sleep(shared, seen);
+                }
+            }
+            Next::End => return,
+        }
+    }
+}
+
+enum Next {
+    Job(JobPointer),
+    Nothing,
+    End,
+}
+
+/// Joins a job.
+fn next(shared: &Shared) -> Next {
+    let state = shared.state();
+    for JobPointer(job) in &state.jobs {
+        // SAFETY: a job in the list lives.
+        let job_in_list = unsafe { &**job };
+        let wanted = job_in_list.wanted.load(Ordering::Relaxed);
+        if wanted > 0 {
+            job_in_list.wanted.store(wanted - 1, Ordering::Relaxed);
+            job_in_list.running.fetch_add(1, Ordering::Relaxed);
+            return Next::Job(JobPointer(*job));
+        }
+    }
+    if state.ended { Next::End } else { Next::Nothing }
+}
+
+fn work_on(JobPointer(job): &JobPointer) {
+    // SAFETY: this thread is counted in `running`, for which the job's owner waits.
+    let job = unsafe { &**job };
+    // SAFETY: as above; the work lives as long as the job.
+    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.work)() }));
+    if let Err(panic) = outcome {
+        job.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+    }
+    // The job may be gone as soon as the count says so.
+    let caller = job.caller.clone();
+    if job.running.fetch_sub(1, Ordering::Release) == 1 {
+        caller.unpark();
+    }
+}
+
+/// Looks for a publication for a while; whether there was one.
+fn linger(shared: &Shared, seen: u64) -> bool {
+    if shared.linger.is_zero() {
+        return false;
+    }
+    let start = Instant::now();
+    while start.elapsed() < shared.linger {
+        for _ in 0..32 {
+            if shared.published.load(Ordering::Acquire) != seen {
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+    }
+    false
+}
+
+fn sleep(shared: &Shared, seen: u64) {
+    let mut state = shared.state();
+    while shared.published.load(Ordering::Acquire) == seen && !state.ended {
+        state.sleeping += 1;
+        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.sleeping -= 1;
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        // For those that linger.
+        self.shared.published.fetch_add(1, Ordering::Release);
+        self.shared.changed.notify_all();
+        for handle in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Panics of the work went to its caller.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl fmt::Debug for ThreadPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let started = self.threads.lock().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("ThreadPool").field("most", &self.most).field("started", &started).finish_non_exhaustive()
+    }
+}
+
+/// The pieces of a copy, which threads claim one after the other.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    next: AtomicUsize,
+    stopped: AtomicBool,
+    size: usize,
+    piece: usize,
+    /// The first piece is longer by so much, so that the others begin at whole lines.
+    head: usize,
+}
+
+impl Pieces {
+    /// Divides `size` bytes into pieces of `piece` bytes, which is not 0; they begin at multiples of `line` of an address.
+    pub fn new(size: usize, piece: usize, address: usize, line: usize) -> Self {
+        let head = address.wrapping_neg() % line;
+        Self { next: AtomicUsize::new(0), stopped: AtomicBool::new(false), size, piece, head }
+    }
+
+    /// The next piece that nobody has.
+    pub fn claim(&self) -> Option<core::ops::Range<usize>> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let begin = |number: usize| match number {
+            0 => 0,
+            _ => number.saturating_mul(self.piece).saturating_add(self.head).min(self.size),
+        };
+        let range = begin(number)..begin(number.saturating_add(1));
+        if range.is_empty() {
+            // The count must not come round.
+            self.stopped.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(range)
+    }
+
+    /// Nobody gets another piece.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
+
+    #[test]
+    fn every_piece_is_claimed_once_and_begins_at_a_line() {
+        for (size, piece, address) in
+            [(1000, 64, 3), (0, 64, 0), (1, 64, 63), (128, 64, 64), (130, 128, 1), (64, 4096, 7)]
+        {
+            let pieces = Pieces::new(size, piece, address, 64);
+            let mut at = 0;
+            while let Some(range) = pieces.claim() {
+                assert_eq!(range.start, at);
+                assert!(at == 0 || (address + at).is_multiple_of(64));
+                at = range.end;
+            }
+            assert_eq!(at, size);
+            assert!(pieces.claim().is_none());
+        }
+        let pieces = Pieces::new(1000, 10, 0, 1);
+        assert!(pieces.claim().is_some());
+        pieces.stop();
+        assert!(pieces.claim().is_none());
+    }
+
+    #[test]
+    fn work_is_done_once_however_many_help() {
+        for helpers in [0, 1, 3] {
+            for linger in [Duration::ZERO, Duration::from_micros(50)] {
+                let pool = ThreadPool::with_linger(helpers, linger);
+                for round in 0..ROUNDS / 10 {
+                    let (pieces, sum) = (Pieces::new(100, 7, 0, 1), AtomicUsize::new(0));
+                    pool.run(round % 5, &|| {
+                        while let Some(range) = pieces.claim() {
+                            sum.fetch_add(range.len(), Ordering::Relaxed);
+                        }
+                    });
+                    assert_eq!(sum.into_inner(), 100);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn several_callers_share_the_threads() {
+        let pool = ThreadPool::with_linger(2, Duration::from_micros(20));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS / 20 {
+                        let (pieces, sum) = (Pieces::new(64, 4, 0, 1), AtomicUsize::new(0));
+                        pool.run(2, &|| {
+                            while let Some(range) = pieces.claim() {
+                                sum.fetch_add(range.len(), Ordering::Relaxed);
+                            }
+                        });
+                        assert_eq!(sum.into_inner(), 64);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_comes_to_the_caller_and_the_pool_goes_on() {
+        let pool = ThreadPool::with_linger(1, Duration::ZERO);
+        let caller = thread::current().id();
+        for on_caller in [true, false] {
+            let ran = AtomicBool::new(false);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(1, &|| {
+                    let here = thread::current().id() == caller;
+                    if here == on_caller {
+                        ran.store(true, Ordering::Relaxed);
+                        panic!("planted");
+                    }
+                    // The caller's own part waits for the other's, else it might come too late.
+                    while here && !ran.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                });
+            }));
+            assert!(outcome.is_err());
+        }
+        let calls = AtomicUsize::new(0);
+        pool.run(1, &|| {
+            calls.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(calls.into_inner() >= 1);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the operating system for processor time")]
+    fn idle_threads_take_no_processor_time() {
+        let pool = ThreadPool::new(3);
+        pool.run(3, &|| thread::sleep(Duration::from_millis(5)));
+        thread::sleep(Duration::from_millis(20)); // all have stopped lingering
+        let spent = || -> u64 {
+            let mut spent = 0;
+            for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+                let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+                let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+                if name.starts_with("cuda-mem-copy") {
+                    spent += stat.split_whitespace().next().map_or(0, |time| time.parse::<u64>().unwrap());
+                }
+            }
+            spent
+        };
+        // Other tests' pools may be at work: some quiet 50 ms will be found.
+        let quiet = (0..200).any(|_| {
+            let before = spent();
+            thread::sleep(Duration::from_millis(50));
+            before == spent()
+        });
+        assert!(quiet, "threads that have nothing to do were running");
+    }
+}

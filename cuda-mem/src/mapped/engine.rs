@@ -1,0 +1,87 @@
+//! Mapped memory as the device's side of a copy engine's copies.
+
+use super::allocation::Allocation;
+use super::{Coherence, MappedMemory, SharedMemory};
+use crate::copy::{Memory, Place, sealed};
+use crate::{Result, Stream};
+use core::ops::Range;
+
+impl Allocation {
+    fn place(&self, range: Range<usize>) -> Place<'_> {
+        Place {
+            context: self.resource().context(),
+            device: self.device(range.start),
+            host: self.host(range.start),
+            size: range.len(),
+            memory: match self.coherence() {
+                Coherence::Coherent => Memory::Mapped,
+                Coherence::NonCoherent { .. } => Memory::NonCoherent,
+            },
+            home: None,
+        }
+    }
+
+    fn range(&self, place: &Place<'_>) -> Range<usize> {
+        let start = place.host.addr() - self.host(0).addr();
+        start..start + place.size
+    }
+
+    /// Flushes what the CPU wrote and did not flush, and nothing else.
+    fn hand_over(&self, place: &Place<'_>) -> Result<()> {
+        self.invalidate(self.range(place))
+    }
+}
+
+macro_rules! sides {
+    ($($memory:ident, $settle:expr;)*) => { $(
+        impl<T> sealed::Side<T> for $memory {
+            #[inline]
+            fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
+                // An overflow is no length that fits.
+                let size = count.saturating_mul(size_of::<T>());
+                Ok(self.allocation.place(self.window.span(call, offset, size)?))
+            }
+
+            #[inline]
+            fn settle(&self) -> Result<()> {
+                let settle: fn(&Self) -> Result<()> = $settle;
+                settle(self)
+            }
+
+            fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
+                self.allocation.store(self.allocation.range(place).start, source)
+            }
+
+            fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
+                self.allocation.load(self.allocation.range(place).start, destination)
+            }
+
+            fn flush(&self, place: &Place<'_>) -> Result<()> {
+                self.allocation.flush(self.allocation.range(place))
+            }
+
+            fn hand_over(&self, place: &Place<'_>) -> Result<()> {
+                self.allocation.hand_over(place)
+            }
+        }
+    )* };
+}
+sides! {
+    MappedMemory, |memory| memory.pending.wait();
+    // Who uses it when is the program's to say.
+    SharedMemory, |_| Ok(());
+}
+
+impl sealed::Ordered for MappedMemory {
+    fn order_before(&self, stream: &Stream) -> Result<()> {
+        self.pending.order_before(stream)
+    }
+
+    fn order_after(&mut self, stream: &Stream) -> Result<()> {
+        self.pending.record(stream)
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.pending.is_idle()
+    }
+}

@@ -1,0 +1,111 @@
+//! Copies by the CPU, of every size at every alignment of either side, with a kernel on the other side, and guard bytes
+//! around.
+
+use crate::engine;
+use cuda_mem::copy::{CopyEngine, CopyOptions, HostMemory, Way};
+use cuda_mem::{MappedMemory, MappedResource, Stream};
+use ffi_tests::kernel::Kernels;
+use ffi_tests::suite::Outcome;
+use ffi_tests::{alone, pattern, same};
+
+const LARGEST: usize = 4100;
+const GUARD: usize = 64;
+const EMPTY: u8 = 0xEE;
+
+/// Where the copy of each size lies.
+struct Layout {
+    copies: Vec<(usize, usize)>,
+    room: usize,
+}
+
+impl Layout {
+    /// For copies of these sizes that begin at `alignment` past a multiple of 64.
+    fn new(sizes: &[usize], alignment: usize) -> Self {
+        let mut at = 0;
+        let place = |size: &usize| {
+            let start = (at + GUARD).next_multiple_of(64) + alignment;
+            at = start + size;
+            (start, *size)
+        };
+        let copies: Vec<_> = sizes.iter().map(place).collect();
+        Self { copies, room: at + GUARD }
+    }
+}
+
+struct Bench<'memory> {
+    engine: CopyEngine,
+    kernels: Kernels,
+    stream: Stream,
+    memory: &'memory mut MappedMemory,
+    /// What is copied, from each alignment on.
+    source: Vec<u8>,
+    seen: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+impl Bench<'_> {
+    /// Writes by the CPU, lets a kernel double all bytes, looks at what the device sees, and reads by the CPU.
+    fn check(&mut self, sizes: &[usize], device: usize, host: usize) -> Outcome {
+        let mut options = CopyOptions::default();
+        (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostMemory::Pageable));
+        let layout = Layout::new(sizes, device);
+        self.memory.device_fill(..layout.room, EMPTY, &self.stream)?;
+        let expected = &mut self.expected[..layout.room];
+        expected.fill(EMPTY);
+        let aligned = self.source.as_ptr().align_offset(64) + host;
+        for (start, size) in &layout.copies {
+            let bytes = &self.source[aligned..][..*size];
+            self.engine.write_with(self.memory, *start, bytes, &options)?;
+            expected[*start..][..*size].copy_from_slice(bytes);
+        }
+        let length = layout.room as u64;
+        // SAFETY: the memory is told of the work, and waits for it.
+        unsafe { self.kernels.double_bytes(self.memory.device_pointer(), length, &self.stream) }?;
+        self.memory.record_use(&self.stream)?;
+        expected.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(2));
+        self.memory.device_read(0, &mut self.seen[..layout.room])?;
+        let what = format!("device at {device}, host at {host}");
+        same(&what, &self.seen[..layout.room], expected)?;
+        let mut room = vec![EMPTY; LARGEST + 64 + 2 * GUARD];
+        let aligned = room.as_ptr().align_offset(64) + host;
+        for (start, size) in &layout.copies {
+            let (begin, end) = (aligned, aligned + size);
+            self.engine.read_with(&*self.memory, *start, &mut room[begin..end], &options)?;
+            same(&format!("{what}: read of {size}"), &room[begin..end], &expected[*start..][..*size])?;
+            let outside = room[..begin].iter().chain(&room[end..]).all(|byte| *byte == EMPTY);
+            assert!(outside, "{what}: a read of {size} bytes wrote outside");
+            room[begin..end].fill(EMPTY);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
+    let exhaustive = std::env::var_os("CUDA_MEM_EXHAUSTIVE").is_some();
+    let all: Vec<usize> = (0..=LARGEST).collect();
+    // Where one kind of access gives way to another, and around whole lines, unrolled loops and pages.
+    let edges = (0..=200).chain(250..=262).chain(506..=518).chain(1018..=1030).chain(4090..=LARGEST);
+    let edges: Vec<usize> = edges.collect();
+    alone(|setup| {
+        let room = Layout::new(&all, 63).room;
+        let mut memory = MappedResource::new(&setup.context)?.allocate(room)?;
+        let mut bench = Bench {
+            engine: engine(&setup.context)?,
+            kernels: Kernels::new(&setup.context)?,
+            stream: Stream::new(&setup.context)?,
+            memory: &mut memory,
+            source: pattern(LARGEST + 192, 5),
+            seen: vec![0; room],
+            expected: vec![0; room],
+        };
+        for device in 0..64 {
+            for host in 0..64 {
+                // Without CUDA_MEM_EXHAUSTIVE all sizes meet each alignment of each side twice, and the edges each pair.
+                let whole = exhaustive || host == device * 7 % 64 || host == (device * 11 + 32) % 64;
+                bench.check(if whole { &all } else { &edges }, device, host)?;
+            }
+        }
+        Ok(())
+    })
+}

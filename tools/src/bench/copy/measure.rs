@@ -1,0 +1,194 @@
+//! Times of copies: each way in turn, round after round, so that what disturbs one disturbs all.
+
+use super::report::{Row, Timed};
+use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceMemory, Direction, HostMemory, Route, Way};
+use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
+use cuda_mem::memory::{DeviceMemory as PlainMemory, PinnedMemory, kind};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, MappedResource, Result, Stream};
+use std::time::{Duration, Instant};
+
+/// A way that is so many times slower than the best is not tried at larger sizes.
+const HOPELESS: f64 = 4.0;
+
+/// The sizes that are measured, in bytes: powers of 2 or, briefly, of 16.
+pub(super) fn sizes(largest: usize, brief: bool) -> Vec<usize> {
+    let step = if brief { 4 } else { 1 };
+    (2..usize::BITS).step_by(step).map(|power| 1usize << power).take_while(|size| *size <= largest).collect()
+}
+
+/// What is copied between.
+pub(super) struct Bench<'engine> {
+    engine: &'engine CopyEngine,
+    context: &'engine Context,
+    stream: Stream,
+    pageable: Vec<u8>,
+    pinned: HostBuffer<u8>,
+    plain: Buffer<u8, kind::Device>,
+    mapped: Option<MappedMemory>,
+    /// How many rounds there are, and how long a sample is at least.
+    rounds: usize,
+    sample: Duration,
+}
+
+/// What does a copy.
+#[derive(Clone, Copy)]
+enum Subject {
+    /// The engine, as it chooses.
+    Engine,
+    Way(Way),
+    /// cuMemcpyHtoD or cuMemcpyDtoH: what a program does without an engine.
+    CuMemcpy,
+}
+
+impl<'engine> Bench<'engine> {
+    pub(super) fn new(
+        context: &'engine Context,
+        engine: &'engine CopyEngine,
+        largest: usize,
+        brief: bool,
+    ) -> Result<Self> {
+        let stream = Stream::new(context)?;
+        let mapped = match MappedResource::new(context).and_then(|resource| resource.allocate(largest)) {
+            Ok(memory) => Some(memory),
+            Err(error @ Error::OutOfMemory { .. }) => return Err(error),
+            // Without mapped memory the rest is measured; `doctor` says why it is not there.
+            Err(_) => None,
+        };
+        Ok(Self {
+            pageable: vec![1; largest],
+            pinned: HostBuffer::zeroed(&PinnedMemory::new(context), largest)?,
+            plain: Buffer::zeroed(&PlainMemory::new(context), largest, &stream)?,
+            mapped,
+            engine,
+            context,
+            stream,
+            rounds: if brief { 1 } else { 9 },
+            sample: Duration::from_micros(if brief { 1 } else { 200 }),
+        })
+    }
+
+    pub(super) fn has(&self, route: Route) -> bool {
+        route.device == DeviceMemory::Plain || self.mapped.is_some()
+    }
+
+    /// Measures one size. Ways that are hopeless are added to `given_up`.
+    pub(super) fn row(&mut self, route: Route, bytes: usize, given_up: &mut Vec<Way>) -> Result<Row> {
+        let threads = 1 + self.engine.threads().helpers();
+        let ways: Vec<Way> = Way::all(route, threads).into_iter().filter(|way| !given_up.contains(way)).collect();
+        let mut subjects = vec![Subject::Engine, Subject::CuMemcpy];
+        subjects.extend(ways.iter().map(|way| Subject::Way(*way)));
+        let mut times = vec![Vec::new(); subjects.len()];
+        let rounds = if bytes >= 256 << 20 { self.rounds.min(3) } else { self.rounds };
+        for _ in 0..rounds {
+            for (subject, times) in subjects.iter().zip(&mut times) {
+                times.push(self.sample(*subject, route, bytes)?);
+            }
+        }
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        let engine_ns = median(&mut times[0]);
+        let cu_memcpy_ns = median(&mut times[1]);
+        let timed = ways.iter().zip(&mut times[2..]);
+        let ways: Vec<Timed> = timed.map(|(way, times)| Timed { way: *way, ns: median(times) }).collect();
+        let best = ways.iter().map(|timed| timed.ns).fold(f64::INFINITY, f64::min);
+        if bytes >= 1 << 16 {
+            // What is chosen stays, however slow: that is to be seen.
+            let hopeless =
+                |timed: &&Timed| timed.ns > HOPELESS * best && timed.way != self.engine.way(route, 2 * bytes);
+            given_up.extend(ways.iter().filter(hopeless).map(|timed| timed.way));
+        }
+        let chosen = self.engine.way(route, bytes);
+        Ok(Row { route, bytes, engine_ns, chosen, cu_memcpy_ns, ways })
+    }
+
+    /// The mean time of some copies, in nanoseconds.
+    fn sample(&mut self, subject: Subject, route: Route, bytes: usize) -> Result<f64> {
+        let start = Instant::now();
+        self.copy(subject, route, bytes)?; // wakes whoever helps, and tells how many copies fill the time
+        let first = start.elapsed().max(Duration::from_nanos(30));
+        if self.rounds == 1 || first > Duration::from_millis(50) {
+            return Ok(first.as_secs_f64() * 1e9);
+        }
+        let count = (self.sample.as_nanos() / first.as_nanos()).clamp(1, 10_000) as u32;
+        let start = Instant::now();
+        for _ in 0..count {
+            self.copy(subject, route, bytes)?;
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(count))
+    }
+
+    fn copy(&mut self, subject: Subject, route: Route, bytes: usize) -> Result<()> {
+        let host = match route.host {
+            HostMemory::Pageable => &mut self.pageable[..bytes],
+            HostMemory::Pinned => &mut self.pinned[..bytes],
+        };
+        let mut options = CopyOptions::default();
+        let way = match subject {
+            Subject::Engine => None,
+            Subject::Way(way) => Some(way),
+            Subject::CuMemcpy => {
+                let device = match (&self.mapped, route.device) {
+                    (Some(memory), DeviceMemory::Mapped) => memory.device_pointer(),
+                    _ => self.plain.device_pointer(),
+                };
+                return by_driver(self.context, route.direction, device, host);
+            }
+        };
+        options.way = way;
+        match (&mut self.mapped, route.device) {
+            (Some(memory), DeviceMemory::Mapped) => engine_copy(self.engine, memory, route.direction, host, &options),
+            _ => {
+                let copied = engine_copy(self.engine, &mut self.plain, route.direction, host, &options);
+                debug_assert!(self.stream.is_done()?);
+                copied
+            }
+        }
+    }
+}
+
+fn engine_copy<M: cuda_mem::copy::CopyMemory<u8>>(
+    engine: &CopyEngine,
+    memory: &mut M,
+    direction: Direction,
+    host: &mut [u8],
+    options: &CopyOptions,
+) -> Result<()> {
+    match (direction, options.way) {
+        (Direction::ToDevice, None) => engine.write(memory, 0, host),
+        (Direction::ToDevice, _) => engine.write_with(memory, 0, host, options),
+        (Direction::FromDevice, None) => engine.read(memory, 0, host),
+        (Direction::FromDevice, _) => engine.read_with(memory, 0, host, options),
+    }
+}
+
+/// The driver's blocking copy.
+pub(super) fn by_driver(context: &Context, direction: Direction, device: CUdeviceptr, host: &mut [u8]) -> Result<()> {
+    let cuda = context.driver().raw();
+    let (size, host) = (host.len(), host.as_mut_ptr());
+    // SAFETY: both sides are `size` bytes long, and live through the call.
+    let (call, result) = unsafe {
+        match direction {
+            Direction::ToDevice => ("cuMemcpyHtoD", cuda.cuMemcpyHtoD_v2(device, host.cast_const().cast(), size)),
+            Direction::FromDevice => ("cuMemcpyDtoH", cuda.cuMemcpyDtoH_v2(host.cast(), device, size)),
+        }
+    };
+    match result? {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(cuda_mem::DriverError { call, code }.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_up_to_the_largest() {
+        assert_eq!(sizes(1 << 12, true), [4, 64, 1024]);
+        assert_eq!(sizes(20, false), [4, 8, 16]);
+        assert!(sizes(3, false).is_empty());
+        assert_eq!(sizes(1 << 30, false).len(), 29);
+    }
+}

@@ -1,0 +1,153 @@
+//! `cuda-mem bench copy` and `cuda-mem bench latency`: what copies take, by size and way, and how near the engine's choice
+//! comes to the best.
+
+mod latency;
+mod measure;
+mod plot;
+mod report;
+
+use crate::cli::{BenchCopyOptions, BenchLatencyOptions};
+use crate::output;
+use crate::provider::{self, OpenedContext};
+use cuda_mem::Context;
+use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// On what was measured.
+#[derive(Clone, Debug, Serialize)]
+struct Machine {
+    ok: bool,
+    notice: Option<String>,
+    software: bool,
+    device_name: String,
+    driver: String,
+    cuda: Option<String>,
+    threads: usize,
+}
+
+impl Machine {
+    fn of(opened: &OpenedContext, engine: &CopyEngine) -> cuda_mem::Result<Self> {
+        let cuda = opened.context.driver().provider();
+        Ok(Self {
+            ok: true,
+            notice: opened.notice.clone(),
+            software: opened.software,
+            device_name: opened.context.device().name()?,
+            driver: cuda.library.to_string(),
+            cuda: cuda.version.map(|version| version.to_string()),
+            threads: 1 + engine.threads().helpers(),
+        })
+    }
+
+    fn headline(&self) -> String {
+        let cuda = self.cuda.as_deref().unwrap_or("of an unknown release");
+        format!("{}, driver {}, CUDA {cuda}, {} threads at most", self.device_name, self.driver, self.threads)
+    }
+
+    /// What is to be said of figures of a software GPU.
+    fn caution(&self) -> &'static str {
+        if self.software {
+            "\nNo GPU was used: these figures are of this machine's memory, and say nothing of a GPU.\n"
+        } else {
+            ""
+        }
+    }
+}
+
+/// Runs `bench copy`. 0: measured; 1: something failed.
+pub(crate) fn run(options: &BenchCopyOptions) -> ExitCode {
+    finish("bench copy", options.json, try_run(options))
+}
+
+/// Runs `bench latency`. 0: measured; 1: something failed.
+pub(crate) fn run_latency(options: &BenchLatencyOptions) -> ExitCode {
+    finish("bench latency", options.json, try_run_latency(options))
+}
+
+fn finish(command: &str, json: bool, outcome: Result<String, Box<dyn Error>>) -> ExitCode {
+    match outcome {
+        Ok(report) => {
+            output::print(&report);
+            ExitCode::SUCCESS
+        }
+        Err(error) => output::failed(command, json, &*error),
+    }
+}
+
+fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEngine> {
+    match threads {
+        None => CopyEngine::new(context),
+        // The caller's thread is one of them.
+        Some(threads) => CopyEngine::builder(context).threads(Arc::new(ThreadPool::new(threads.max(1) - 1))).build(),
+    }
+}
+
+fn open(choice: provider::Choice, device: i32) -> Result<OpenedContext, Box<dyn Error>> {
+    let opened = provider::open_context(choice, device)?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    Ok(opened)
+}
+
+fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
+    let opened = open(options.provider, options.device)?;
+    let context = &opened.context;
+    let _bound = context.bind()?;
+    let engine = engine(context, options.threads)?;
+    if !options.keep_profile {
+        engine.measure()?;
+    }
+    let largest = options.largest.map_or(if options.brief { 1 << 20 } else { 1 << 30 }, |size| size.get());
+    let sizes: Vec<usize> = measure::sizes(largest, options.brief);
+    let mut bench = measure::Bench::new(context, &engine, largest, options.brief)?;
+    let routes: Vec<Route> = Route::ALL.into_iter().filter(|route| bench.has(*route)).collect();
+    let progress = progress((routes.len() * sizes.len()) as u64);
+    let mut rows = Vec::new();
+    for route in &routes {
+        let mut given_up = Vec::new();
+        for size in &sizes {
+            progress.set_message(format!("{route}, {}", crate::bytes::size(*size as u64)));
+            rows.push(bench.row(*route, *size, &mut given_up)?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
+        return Err(error.into());
+    }
+    let report = report::Report { machine: Machine::of(&opened, &engine)?, profile: engine.profile(), rows };
+    if let Some(path) = &options.svg {
+        let written = std::fs::write(path, plot::picture(&report));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    match options.json {
+        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
+        false => Ok(report::text(&report)),
+    }
+}
+
+fn try_run_latency(options: &BenchLatencyOptions) -> Result<String, Box<dyn Error>> {
+    let opened = open(options.provider, options.device)?;
+    let _bound = opened.context.bind()?;
+    let engine = engine(&opened.context, None)?;
+    let rows = latency::measure(&opened.context, &engine, options.brief)?;
+    let machine = Machine::of(&opened, &engine)?;
+    match options.json {
+        true => Ok(serde_json::to_string_pretty(&latency::Report { machine, rows })? + "\n"),
+        false => Ok(latency::text(&machine, &rows)),
+    }
+}
+
+/// A bar on standard error, where that is a terminal.
+fn progress(length: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

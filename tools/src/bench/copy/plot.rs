@@ -1,0 +1,213 @@
+//! The figures of `bench copy` as a picture: for each route time by size and rate by size, a line for each way, the way that
+//! was chosen marked. One SVG file, without scripts.
+
+use super::report::{Report, Row};
+use crate::bytes;
+use crate::pool_map::escaped;
+use cuda_mem::copy::{Route, Way};
+use std::fmt::Write;
+
+const PANEL: (f64, f64) = (560.0, 300.0);
+const MARGIN: (f64, f64) = (70.0, 60.0);
+/// For the names of the ways.
+const LEGEND: f64 = 190.0;
+/// Colours that those who see few colours tell apart too; lines of the same colour differ by dashes.
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"];
+const DASHES: [&str; 3] = ["", "6 3", "2 2"];
+
+/// A value's place on a logarithmic axis.
+struct Axis {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    /// An axis for values above zero.
+    fn new(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) =
+            if low.is_finite() && low > 0.0 { (low.log10().floor(), high.log10().ceil()) } else { (0.0, 1.0) };
+        Self { low, high: high.max(low + 1.0), from, to }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        self.from + (value.log10() - self.low) / (self.high - self.low) * (self.to - self.from)
+    }
+
+    /// The powers of ten.
+    fn marks(&self) -> impl Iterator<Item = f64> + '_ {
+        (self.low as i32..=self.high as i32).map(|power| 10f64.powi(power))
+    }
+}
+
+/// The picture.
+pub(super) fn picture(report: &Report) -> String {
+    let mut routes: Vec<Route> = report.rows.iter().map(|row| row.route).collect();
+    routes.dedup();
+    let width = 2.0 * (PANEL.0 + MARGIN.0) + LEGEND + 20.0;
+    let height = 50.0 + routes.len() as f64 * (PANEL.1 + MARGIN.1 + 30.0);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<title>Copies: {}</title>\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n<text x=\"20\" y=\"26\" font-size=\"16\">{}</text>\n",
+        escaped(&report.machine.device_name),
+        escaped(&report.machine.headline()),
+    );
+    for (number, route) in routes.iter().enumerate() {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.route == *route).collect();
+        let top = 70.0 + number as f64 * (PANEL.1 + MARGIN.1 + 30.0);
+        let _ = writeln!(svg, "<text x=\"20\" y=\"{}\" font-size=\"14\">{route}</text>", top - 10.0);
+        panel(&mut svg, &rows, MARGIN.0, top, "time", &|_, ns| ns, &|ns| bytes::duration(ns / 1e9));
+        let left = 2.0 * MARGIN.0 + PANEL.0;
+        panel(&mut svg, &rows, left, top, "rate", &|bytes, ns| bytes as f64 / ns, &|rate| format!("{rate} GB/s"));
+        legend(&mut svg, &rows, left + PANEL.0 + 15.0, top);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The lines of a route: each way, and cuMemcpy.
+fn lines(rows: &[&Row]) -> Vec<(String, Vec<(usize, f64)>)> {
+    let mut ways: Vec<Way> = Vec::new();
+    for timed in rows.iter().flat_map(|row| &row.ways) {
+        if !ways.contains(&timed.way) {
+            ways.push(timed.way);
+        }
+    }
+    let of_way = |way: &Way| {
+        let point = |row: &&Row| Some((row.bytes, row.ways.iter().find(|timed| timed.way == *way)?.ns));
+        (way.to_string(), rows.iter().filter_map(point).collect())
+    };
+    let mut lines: Vec<_> = ways.iter().map(of_way).collect();
+    lines.push(("cuMemcpy".to_owned(), rows.iter().map(|row| (row.bytes, row.cu_memcpy_ns)).collect()));
+    lines
+}
+
+fn style(line: usize) -> (&'static str, &'static str) {
+    (COLOURS[line % COLOURS.len()], DASHES[line / COLOURS.len() % DASHES.len()])
+}
+
+fn panel(
+    svg: &mut String,
+    rows: &[&Row],
+    left: f64,
+    top: f64,
+    name: &str,
+    value: &dyn Fn(usize, f64) -> f64,
+    label: &dyn Fn(f64) -> String,
+) {
+    let lines = lines(rows);
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let across = Axis::new(points().map(|(bytes, _)| *bytes as f64), left, left + PANEL.0);
+    let up = Axis::new(points().map(|(bytes, ns)| value(*bytes, *ns)), top + PANEL.1, top);
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"none\" stroke=\"#999\"/>",
+        PANEL.0, PANEL.1
+    );
+    for mark in up.marks() {
+        let y = up.place(mark);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{left:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left + PANEL.0,
+            left - 5.0,
+            y + 4.0,
+            escaped(&label(mark))
+        );
+    }
+    for power in (2..64).step_by(4) {
+        let size = (1u64 << power) as f64;
+        let x = across.place(size);
+        if (left..=left + PANEL.0).contains(&x) {
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/>\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                top + PANEL.1,
+                top + PANEL.1 + 16.0,
+                bytes::size(1 << power)
+            );
+        }
+    }
+    for (number, (name, points)) in lines.iter().enumerate() {
+        let (colour, dashes) = style(number);
+        let places: Vec<String> = points
+            .iter()
+            .map(|(bytes, ns)| format!("{:.1},{:.1}", across.place(*bytes as f64), up.place(value(*bytes, *ns))))
+            .collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\"><title>{}</title></polyline>",
+            places.join(" "),
+            escaped(name)
+        );
+    }
+    for row in rows {
+        let (x, y) = (across.place(row.bytes as f64), up.place(value(row.bytes, row.engine_ns)));
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"none\" stroke=\"#c00\" stroke-width=\"1.5\"><title>{}: {}, \
+             chosen: {}</title></circle>",
+            bytes::size(row.bytes as u64),
+            escaped(&label(value(row.bytes, row.engine_ns))),
+            row.chosen
+        );
+    }
+    let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{name} by size</text>", left + 6.0, top + 16.0);
+}
+
+fn legend(svg: &mut String, rows: &[&Row], left: f64, top: f64) {
+    let _ = writeln!(
+        svg,
+        "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"none\" stroke=\"#c00\" stroke-width=\"1.5\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\">the engine</text>",
+        left + 12.0,
+        top + 6.0,
+        left + 30.0,
+        top + 10.0
+    );
+    for (number, (name, _)) in lines(rows).iter().enumerate() {
+        let ((colour, dashes), y) = (style(number), top + 16.0 * (number + 1) as f64 + 6.0);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{left:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"2\" \
+             stroke-dasharray=\"{dashes}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            left + 24.0,
+            left + 30.0,
+            y + 4.0,
+            escaped(name)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::report;
+    use super::*;
+
+    #[test]
+    fn every_way_is_a_line_and_every_size_has_its_mark() {
+        let svg = picture(&report());
+        // Two ways and cuMemcpy, in two panels.
+        assert_eq!(svg.matches("<polyline").count(), 6, "{svg}");
+        // Two sizes in two panels, and the legend's.
+        assert_eq!(svg.matches("<circle").count(), 5);
+        assert!(svg.contains("a &lt;device&gt;") && !svg.contains("a <device>"));
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn axes_hold_what_they_are_made_of() {
+        let axis = Axis::new([3.0, 50_000.0].into_iter(), 100.0, 0.0);
+        assert_eq!((axis.place(1.0), axis.place(1e5)), (100.0, 0.0));
+        assert_eq!(axis.marks().count(), 6);
+        let none = Axis::new(std::iter::empty(), 0.0, 10.0);
+        assert_eq!((none.place(1.0), none.place(10.0)), (0.0, 10.0));
+        assert_eq!(Axis::new([10.0].into_iter(), 0.0, 1.0).place(10.0), 0.0);
+    }
+}
