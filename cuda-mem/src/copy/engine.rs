@@ -127,7 +127,7 @@ pub struct StagingSettings {
 
 impl Default for StagingSettings {
     fn default() -> Self {
-        Self { slot_size: 512 << 10, slots: 2, lanes: 16 }
+        Self { slot_size: 1 << 20, slots: 3, lanes: 8 }
     }
 }
 
@@ -256,6 +256,12 @@ impl Inner {
     #[inline]
     pub fn is_small(&self, direction: Direction, size: usize) -> bool {
         size <= self.single_thread_upto[direction as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether the way is the same whatever the host's memory is.
+    fn does_not_matter(&self, route: impl Fn(HostMemory) -> Route, size: usize) -> bool {
+        let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
+        size < LARGE && choice.way(route(HostMemory::Pageable), size) == choice.way(route(HostMemory::Pinned), size)
     }
 
     /// A stream of the engine's.
@@ -541,10 +547,6 @@ impl CopyEngine {
         if place.size == 0 {
             return Ok(None);
         }
-        let host = match options.host {
-            Some(host) => host,
-            None => host_memory::of(&self.inner.context, host, place.size)?,
-        };
         let device = match place.memory {
             Memory::Mapped | Memory::NonCoherent => DeviceMemory::Mapped,
             Memory::Device => DeviceMemory::Plain,
@@ -556,7 +558,14 @@ impl CopyEngine {
                 return Ok(Some(Way::Cpu { threads: threads as u8 }));
             }
         };
-        let way = self.inner.way(call, Route { direction, host, device }, place.size, options)?;
+        let route = |host| Route { direction, host, device };
+        let host = match options.host {
+            Some(host) => host,
+            // The driver takes its time to answer; where the answer does not matter, it is not asked.
+            None if options.way.is_none() && self.inner.does_not_matter(route, place.size) => HostMemory::Pageable,
+            None => host_memory::of(&self.inner.context, host, place.size)?,
+        };
+        let way = self.inner.way(call, route(host), place.size, options)?;
         // Atoms are flushed by one thread, and never past the memory's account of them.
         Ok(Some(match (place.memory, way) {
             (Memory::NonCoherent, Way::Mixed { storing, staging }) => Way::Staged { threads: storing + staging },

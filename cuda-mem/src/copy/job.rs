@@ -166,7 +166,9 @@ impl Job<'_> {
             turn += 1;
             let room = &mut slot.wait()?[..range.len()];
             // SAFETY: the piece lies within the host's side, and staging is no part of it.
-            unsafe { core::ptr::copy_nonoverlapping(self.host.add(range.start), room.as_mut_ptr(), range.len()) };
+            unsafe {
+                core::ptr::copy_nonoverlapping(self.host.add(range.start), room.as_mut_ptr().cast(), range.len())
+            };
             // SAFETY: the piece lies within the device's side; the rest is the type's contract.
             unsafe { slot.send(self.device + range.start as CUdeviceptr, range.len(), self.stream) }?;
         }
@@ -191,8 +193,8 @@ impl Job<'_> {
             }
             let Some((slot, range)) = under_way.pop_front() else { return Ok(()) };
             let bytes = &lane.slots[slot].wait()?[..range.len()];
-            // SAFETY: the piece lies within the host's side, which nobody else writes there.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.host.add(range.start), range.len()) };
+            // SAFETY: the piece lies within the host's side, which nobody else writes there; the device has given the bytes.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), self.host.add(range.start), range.len()) };
         }
     }
 }

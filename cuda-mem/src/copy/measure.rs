@@ -14,12 +14,12 @@ use std::time::Instant;
 const SIZES: [usize; 11] =
     [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20];
 /// All of it takes no longer; what does not fit into the time is left to the sizes below it.
-const BUDGET: Duration = Duration::from_millis(140);
+const BUDGET: Duration = Duration::from_millis(120);
 /// Up to this size everything is measured, however long it takes.
 const ALWAYS: usize = 64 << 10;
 /// A way that is so many times slower than the best at one size is not tried at larger ones.
 const HOPELESS: f64 = 2.5;
-/// From here on helpers and staging may pay.
+/// From here on helpers may pay.
 const SHARED_FROM: usize = 16 << 10;
 /// Page-locked memory to measure with: rates do not change above.
 const PINNED: usize = 4 << 20;
@@ -191,7 +191,7 @@ impl Bench<'_> {
 /// Whether a way is worth a time at a size.
 fn is_tried(way: Way, size: usize) -> bool {
     match way {
-        Way::Driver | Way::Cpu { threads: 1 } => true,
+        Way::Driver | Way::Cpu { threads: 1 } | Way::Staged { threads: 1 } => true,
         Way::Cpu { .. } | Way::Staged { .. } => size >= SHARED_FROM,
         Way::Mixed { .. } => size >= 1 << 20,
         // Locking pages is slow: a few times will do.

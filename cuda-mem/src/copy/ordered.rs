@@ -199,6 +199,8 @@ impl PendingRead<'_> {
     fn copy_out(&mut self) -> Result<()> {
         if let (Some(lane), Some((slot, range))) = (&mut self.lane, self.under_way.pop_front()) {
             let bytes = &lane.slots[slot].wait()?[..range.len()];
+            // SAFETY: the device has given them their values.
+            let bytes = unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), bytes.len()) };
             self.destination[range].copy_from_slice(bytes);
         }
         Ok(())

@@ -118,8 +118,15 @@ impl MachineProfile {
 impl RouteProfile {
     /// As [`MachineProfile::choose`].
     pub fn choose(&self, bytes: usize, threads: usize) -> Way {
-        let usable = self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
-        let timed = usable.filter_map(|known| Some((known.way, known.estimate(bytes)?)));
+        let usable = || self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
+        // What was measured from larger sizes on is not guessed to be good for small ones.
+        let measured = |known: &&WayProfile| known.samples.first().is_some_and(|first| first.bytes <= bytes.max(64));
+        let known = if usable().any(|known| measured(&known)) {
+            usable().filter(measured).collect()
+        } else {
+            Vec::from_iter(usable())
+        };
+        let timed = known.into_iter().filter_map(|known| Some((known.way, known.estimate(bytes)?)));
         // The first of equals, so that the same profile always gives the same choice.
         let best = timed.min_by(|left, right| left.1.total_cmp(&right.1));
         best.map_or(Way::Driver, |(way, _)| way)

@@ -116,7 +116,9 @@ impl<'lane> Gathered<'lane> {
                 continue;
             }
             let (now, later) = source.split_at(source.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
+            room.iter_mut().zip(now).for_each(|(byte, value)| {
+                byte.write(*value);
+            });
             self.pieces.push((self.used..self.used + now.len(), to));
             self.used += now.len();
             to += now.len() as CUdeviceptr;

@@ -4,6 +4,7 @@ use crate::error::call;
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A piece of staging, and the event after the copy that uses it.
 pub(super) struct Slot {
-    memory: HostBuffer<u8>,
+    memory: HostBuffer<MaybeUninit<u8>>,
     event: Event,
     /// A copy was given to a stream and may not be done.
     under_way: bool,
@@ -19,12 +20,12 @@ pub(super) struct Slot {
 
 impl Slot {
     fn new(context: &Context, size: usize) -> Result<Self> {
-        let memory = HostBuffer::zeroed(&PinnedMemory::new(context), size)?;
+        let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
         Ok(Self { memory, event: Event::new(context)?, under_way: false })
     }
 
-    /// Waits until the slot's last copy is done: the CPU has the memory.
-    pub fn wait(&mut self) -> Result<&mut [u8]> {
+    /// Waits until the slot's last copy is done: the CPU has the memory. Bytes have the values that copies gave them.
+    pub fn wait(&mut self) -> Result<&mut [MaybeUninit<u8>]> {
         if self.under_way {
             self.event.synchronize()?;
             self.under_way = false;

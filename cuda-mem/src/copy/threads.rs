@@ -72,6 +72,7 @@ pub struct ThreadPool {
     shared: Arc<Shared>,
     most: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    started: AtomicUsize,
 }
 
 struct Shared {
@@ -86,6 +87,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     jobs: Vec<JobPointer>,
+    /// Threads that have nothing to do and look for work.
+    lingering: usize,
+    /// Threads that have to be woken.
     sleeping: usize,
     ended: bool,
 }
@@ -120,7 +124,7 @@ impl ThreadPool {
     pub fn with_linger(threads: usize, linger: Duration) -> Self {
         let (state, changed, published) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
         let shared = Arc::new(Shared { state, changed, published, linger });
-        Self { shared, most: threads, threads: Mutex::default() }
+        Self { shared, most: threads, threads: Mutex::default(), started: AtomicUsize::new(0) }
     }
 
     /// The process's pool, which engines share unless they are told otherwise: a thread for each processor but one that
@@ -136,6 +140,9 @@ impl ThreadPool {
 
     /// Starts threads until there are `wanted`. Where the system has none left, there are fewer.
     fn start(&self, wanted: usize) {
+        if self.started.load(Ordering::Relaxed) >= wanted {
+            return;
+        }
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         while threads.len() < wanted.min(self.most) {
             let shared = self.shared.clone();
@@ -145,6 +152,7 @@ impl ThreadPool {
                 Err(_) => break,
             }
         }
+        self.started.store(threads.len(), Ordering::Relaxed);
     }
 }
 
@@ -196,7 +204,9 @@ impl Published<'_> {
         let mut state = self.shared.state();
         state.jobs.push(JobPointer(self.job));
         self.shared.published.fetch_add(1, Ordering::Release);
-        let wake = state.sleeping.min(self.job.wanted.load(Ordering::Relaxed));
+        // Those that are awake come by themselves.
+        let wanted = self.job.wanted.load(Ordering::Relaxed).saturating_sub(state.lingering);
+        let wake = wanted.min(state.sleeping);
         drop(state);
         (0..wake).for_each(|_| self.shared.changed.notify_one());
     }
@@ -217,13 +227,14 @@ impl Drop for Published<'_> {
 
 /// What each thread of the pool does.
 fn help(shared: &Shared) {
+    let mut lingers = false;
     loop {
         let seen = shared.published.load(Ordering::Acquire);
-        match next(shared) {
+        match next(shared, &mut lingers) {
             Next::Job(job) => work_on(&job),
             Next::Nothing => {
                 if !linger(shared, seen) {
-                    sleep(shared, seen);
+                    sleep(shared, seen, &mut lingers);
                 }
             }
             Next::End => return,
@@ -237,20 +248,29 @@ enum Next {
     End,
 }
 
-/// Joins a job.
-fn next(shared: &Shared) -> Next {
-    let state = shared.state();
-    for JobPointer(job) in &state.jobs {
+/// Joins a job. `lingers` says whether the calling thread is counted among those that look for work.
+fn next(shared: &Shared, lingers: &mut bool) -> Next {
+    let mut state = shared.state();
+    let found = state.jobs.iter().find_map(|JobPointer(job)| {
         // SAFETY: a job in the list lives.
         let job_in_list = unsafe { &**job };
         let wanted = job_in_list.wanted.load(Ordering::Relaxed);
-        if wanted > 0 {
+        (wanted > 0).then(|| {
             job_in_list.wanted.store(wanted - 1, Ordering::Relaxed);
             job_in_list.running.fetch_add(1, Ordering::Relaxed);
-            return Next::Job(JobPointer(*job));
-        }
+            JobPointer(*job)
+        })
+    });
+    let idle = found.is_none();
+    if idle != *lingers {
+        state.lingering = if idle { state.lingering + 1 } else { state.lingering - 1 };
+        *lingers = idle;
     }
-    if state.ended { Next::End } else { Next::Nothing }
+    match found {
+        Some(job) => Next::Job(job),
+        None if state.ended => Next::End,
+        None => Next::Nothing,
+    }
 }
 
 fn work_on(JobPointer(job): &JobPointer) {
@@ -285,13 +305,18 @@ fn linger(shared: &Shared, seen: u64) -> bool {
     false
 }
 
-fn sleep(shared: &Shared, seen: u64) {
+fn sleep(shared: &Shared, seen: u64, lingers: &mut bool) {
     let mut state = shared.state();
-    while shared.published.load(Ordering::Acquire) == seen && !state.ended {
-        state.sleeping += 1;
-        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        state.sleeping -= 1;
+    if shared.published.load(Ordering::Acquire) != seen || state.ended {
+        return;
     }
+    state.lingering -= usize::from(*lingers);
+    *lingers = false;
+    state.sleeping += 1;
+    while shared.published.load(Ordering::Acquire) == seen && !state.ended {
+        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    state.sleeping -= 1;
 }
 
 impl Drop for ThreadPool {
@@ -309,7 +334,7 @@ impl Drop for ThreadPool {
 
 impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let started = self.threads.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let started = self.started.load(Ordering::Relaxed);
         f.debug_struct("ThreadPool").field("most", &self.most).field("started", &started).finish_non_exhaustive()
     }
 }
