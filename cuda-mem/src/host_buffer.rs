@@ -177,6 +177,11 @@ impl<T> HostBuffer<T> {
         self.memory.device_pointer()
     }
 
+    /// The address of the first element, for those that share the memory out.
+    pub(crate) fn host_address(&self) -> *mut T {
+        self.start.as_ptr()
+    }
+
     /// The context that the memory belongs to.
     pub fn context(&self) -> &Context {
         self.memory.context()

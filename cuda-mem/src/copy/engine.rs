@@ -119,15 +119,15 @@ pub struct CopyEngineBuilder {
 pub struct StagingSettings {
     /// The size of a slot in bytes: the largest piece of a copy that goes through staging at once.
     pub slot_size: usize,
-    /// How many slots a thread uses in turns.
+    /// How many slots a copy uses in turns.
     pub slots: usize,
-    /// How many threads may use staging at once; others wait.
+    /// How many copies may use staging at once; others wait.
     pub lanes: usize,
 }
 
 impl Default for StagingSettings {
     fn default() -> Self {
-        Self { slot_size: 1 << 20, slots: 3, lanes: 8 }
+        Self { slot_size: 1 << 20, slots: 8, lanes: 4 }
     }
 }
 
@@ -608,6 +608,10 @@ impl CopyEngine {
             return job.run(way, &**threads, staging);
         }
         memory.begin_device_work();
+        if place.size >= LARGE && way.threads() > 1 {
+            // Threads that help do not wait for long: they are called when the device has time.
+            stream.synchronize()?;
+        }
         let mut ran = job.run(way, &**threads, staging);
         if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) && ran.as_ref().is_err_and(Error::is_out_of_memory) {
             // No staging is to be had: the driver has some of its own.

@@ -3,6 +3,7 @@
 use super::engine::Inner;
 use super::job::Job;
 use super::profile::{RouteProfile, Sample, WayProfile};
+use super::threads::Pieces;
 use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
 use crate::memory::{DeviceMemory as PlainMemory, PinnedMemory};
 use crate::{Buffer, HostBuffer, MappedMemory, MappedResource, Result, Stream};
@@ -12,13 +13,16 @@ use std::time::Instant;
 
 /// The sizes that are measured, in bytes.
 const SIZES: [usize; 11] =
-    [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20];
+    [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 /// All of it takes no longer; what does not fit into the time is left to the sizes below it.
-const BUDGET: Duration = Duration::from_millis(120);
+const BUDGET: Duration = Duration::from_millis(170);
 /// Up to this size everything is measured, however long it takes.
 const ALWAYS: usize = 64 << 10;
-/// A way that is so many times slower than the best at one size is not tried at larger ones.
-const HOPELESS: f64 = 2.5;
+/// A way that is so many times slower than the best of its kind at one size is not tried at larger ones. Large copies take
+/// their time, and their order changes little from there on.
+fn hopeless(size: usize) -> f64 {
+    if size >= 16 << 20 { 1.3 } else { 2.5 }
+}
 /// From here on helpers may pay.
 const SHARED_FROM: usize = 16 << 10;
 /// Page-locked memory to measure with: rates do not change above.
@@ -40,7 +44,8 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     let context = &inner.context;
     let _current = context.bind()?;
     let stream = Stream::new(context)?;
-    let largest = SIZES[SIZES.len() - 1];
+    let began = Instant::now();
+    let largest = largest_for(memory_available());
     // Where the device has little room, less is measured.
     let (plain, mapped) = largest_that_fits(largest, |size| {
         // SAFETY: only copies touch it, and bytes may have any value.
@@ -48,28 +53,15 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
         let mapped = if mapped { Some(MappedResource::new(context)?.allocate(size)?) } else { None };
         Ok((plain, mapped))
     })?;
-    let size = plain.len();
-    let mut host: Vec<u8> = Vec::new();
-    if host.try_reserve_exact(size).is_err() {
-        return Err(crate::Error::OutOfMemory {
-            call: "CopyEngine::measure",
-            requested: size,
-            device: "the host".into(),
-            free: None,
-            message: "copies cannot be measured without memory to copy".into(),
-        });
-    }
-    // Written, so that every page is there: pages that were never written are all one page of zeros.
-    host.resize(size, 1);
-    let pinned = HostBuffer::zeroed(&PinnedMemory::new(context), PINNED.min(size))?;
-    let began = Instant::now();
+    let host = touched(plain.len(), inner)?;
+    let pinned = HostBuffer::zeroed(&PinnedMemory::new(context), PINNED.min(plain.len()))?;
     let mut bench = Bench { inner, stream, host, pinned, plain, mapped, deadline: began };
     let mut routes = Vec::new();
     // Each has a part of the time, in which the next one's begins.
     for (host, direction, part) in [
         (HostMemory::Pinned, Direction::ToDevice, 1),
         (HostMemory::Pinned, Direction::FromDevice, 2),
-        (HostMemory::Pageable, Direction::ToDevice, 6),
+        (HostMemory::Pageable, Direction::ToDevice, 7),
         (HostMemory::Pageable, Direction::FromDevice, 10),
     ] {
         bench.deadline = began + BUDGET * part / 10;
@@ -85,6 +77,60 @@ fn largest_that_fits<V>(largest: usize, mut allocate: impl FnMut(usize) -> Resul
             Err(error) if error.is_out_of_memory() && size > 1 << 20 => size /= 4,
             outcome => return outcome,
         }
+    }
+}
+
+/// A large copy fills no cache: the largest size, unless the machine has little memory free.
+fn largest_for(available: Option<usize>) -> usize {
+    let fits = |size: &usize| available.is_none_or(|available| *size <= available / 8);
+    SIZES.into_iter().rev().find(fits).unwrap_or(SIZES[6]).max(SIZES[6])
+}
+
+/// How much memory the system says it has for programs, in bytes.
+fn memory_available() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? * 1024)
+}
+
+/// Memory of the host whose pages are all there: pages that were never written are all one page of zeros.
+fn touched(size: usize, inner: &Inner) -> Result<Vec<u8>> {
+    let mut host: Vec<u8> = Vec::new();
+    if host.try_reserve_exact(size).is_err() {
+        return Err(crate::Error::OutOfMemory {
+            call: "CopyEngine::measure",
+            requested: size,
+            device: "the host".into(),
+            free: None,
+            message: "copies cannot be measured without memory to copy".into(),
+        });
+    }
+    let start = Shared(host.as_mut_ptr());
+    let pieces = Pieces::new(size, 4 << 20, 0, 1);
+    inner.threads.run(inner.threads.helpers(), &|| {
+        while let Some(range) = pieces.claim() {
+            // SAFETY: the range lies within the room, and no other thread has it.
+            unsafe { start.at(range.start).write_bytes(1, range.len()) };
+        }
+    });
+    // SAFETY: all of it was written.
+    unsafe { host.set_len(size) };
+    Ok(host)
+}
+
+/// An address that threads share, of which each uses its own parts.
+struct Shared(*mut u8);
+
+// SAFETY: as the type's text says.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// # Safety
+    ///
+    /// As for `<*mut u8>::add`.
+    unsafe fn at(&self, offset: usize) -> *mut u8 {
+        // SAFETY: this function's contract.
+        unsafe { self.0.add(offset) }
     }
 }
 
@@ -107,8 +153,10 @@ impl Bench<'_> {
             HostMemory::Pageable => self.host.len(),
             HostMemory::Pinned => self.pinned.len(),
         };
+        let plain = route(DeviceMemory::Plain);
         for size in SIZES.into_iter().filter(|size| *size <= limit) {
-            let mut best = f64::INFINITY;
+            // Of all ways, and of those that go to plain memory too, which are looked at by themselves.
+            let mut best = [f64::INFINITY; 2];
             for timed in ways.iter_mut().filter(|timed| !timed.hopeless && is_tried(timed.profile.way, size)) {
                 let expected = timed.profile.estimate(size).unwrap_or(0.0);
                 let end = Instant::now() + Duration::from_nanos(expected as u64);
@@ -117,7 +165,10 @@ impl Bench<'_> {
                 }
                 match self.time(route(widest), timed.profile.way, size) {
                     Ok(nanoseconds) => {
-                        best = best.min(nanoseconds);
+                        best[0] = best[0].min(nanoseconds);
+                        if timed.profile.way.serves(plain) {
+                            best[1] = best[1].min(nanoseconds);
+                        }
                         timed.profile.samples.push(Sample { bytes: size, nanoseconds });
                     }
                     // The system may refuse to lock pages: then that is no way.
@@ -126,8 +177,9 @@ impl Bench<'_> {
                 }
             }
             for timed in &mut ways {
+                let best = best[usize::from(timed.profile.way.serves(plain))];
                 let last = timed.profile.samples.last();
-                let slow = last.is_some_and(|last| last.bytes == size && last.nanoseconds > HOPELESS * best);
+                let slow = last.is_some_and(|last| last.bytes == size && last.nanoseconds > hopeless(size) * best);
                 // Small copies say nothing of what is made for large ones.
                 timed.hopeless |= slow && size >= 64 << 10 && timed.profile.way != Way::Driver;
             }
@@ -150,7 +202,8 @@ impl Bench<'_> {
         let (batch, rounds, warm) = match size {
             0..=4096 => (8, 5, true),
             4097..=262_144 => (2, 5, true),
-            262_145..=4_194_304 => (1, 3, true),
+            262_145..=4_194_304 => (1, 5, true),
+            4_194_305..=16_777_216 => (1, 2, true),
             _ => (1, 1, false),
         };
         if warm {
@@ -195,7 +248,7 @@ fn is_tried(way: Way, size: usize) -> bool {
         Way::Cpu { .. } | Way::Staged { .. } => size >= SHARED_FROM,
         Way::Mixed { .. } => size >= 1 << 20,
         // Locking pages is slow: a few times will do.
-        Way::Registered => size == 1 << 20 || size == 16 << 20,
+        Way::Registered => size == 256 << 10 || size == 4 << 20,
     }
 }
 
@@ -243,5 +296,7 @@ mod tests {
         assert_eq!(fits(64 << 20), Ok(64 << 20));
         assert_eq!(fits(20 << 20), Ok(16 << 20));
         assert!(fits(1000).is_err_and(|error| error.is_out_of_memory()));
+        assert_eq!((largest_for(None), largest_for(Some(64 << 30))), (256 << 20, 256 << 20));
+        assert_eq!((largest_for(Some(1 << 30)), largest_for(Some(0))), (64 << 20, 1 << 20));
     }
 }

@@ -24,6 +24,7 @@ mod posted;
 mod profile;
 mod scatter;
 mod side;
+mod staged;
 mod staging;
 mod threads;
 mod typical;

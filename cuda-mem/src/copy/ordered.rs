@@ -198,9 +198,10 @@ impl PendingRead<'_> {
     /// Waits for the oldest piece, and copies it.
     fn copy_out(&mut self) -> Result<()> {
         if let (Some(lane), Some((slot, range))) = (&mut self.lane, self.under_way.pop_front()) {
-            let bytes = &lane.slots[slot].wait()?[..range.len()];
-            // SAFETY: the device has given them their values.
-            let bytes = unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), bytes.len()) };
+            let slot = &mut lane.slots[slot];
+            slot.wait()?;
+            // SAFETY: the slot is larger, nobody else has it, and the device has given the bytes their values.
+            let bytes = unsafe { core::slice::from_raw_parts(slot.start(), range.len()) };
             self.destination[range].copy_from_slice(bytes);
         }
         Ok(())

@@ -110,15 +110,16 @@ impl<'lane> Gathered<'lane> {
 
     fn add(&mut self, mut to: CUdeviceptr, mut source: &[u8]) -> Result<()> {
         while !source.is_empty() {
-            let room = &mut self.lane.slots[self.slot].wait()?[self.used..];
-            if room.is_empty() {
+            let slot = &mut self.lane.slots[self.slot];
+            slot.wait()?;
+            let room = slot.size() - self.used;
+            if room == 0 {
                 self.send()?;
                 continue;
             }
-            let (now, later) = source.split_at(source.len().min(room.len()));
-            room.iter_mut().zip(now).for_each(|(byte, value)| {
-                byte.write(*value);
-            });
+            let (now, later) = source.split_at(source.len().min(room));
+            // SAFETY: there is so much room behind what is used, and nobody else has the slot.
+            unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), slot.start().add(self.used), now.len()) };
             self.pieces.push((self.used..self.used + now.len(), to));
             self.used += now.len();
             to += now.len() as CUdeviceptr;

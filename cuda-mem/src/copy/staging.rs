@@ -24,13 +24,23 @@ impl Slot {
         Ok(Self { memory, event: Event::new(context)?, under_way: false })
     }
 
-    /// Waits until the slot's last copy is done: the CPU has the memory. Bytes have the values that copies gave them.
-    pub fn wait(&mut self) -> Result<&mut [MaybeUninit<u8>]> {
+    /// Where the slot's memory begins. Until the first copy its bytes have no values.
+    pub fn start(&self) -> *mut u8 {
+        self.memory.host_address().cast()
+    }
+
+    /// Its size, in bytes.
+    pub fn size(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Waits until the slot's last copy is done: the CPU has the memory.
+    pub fn wait(&mut self) -> Result<()> {
         if self.under_way {
             self.event.synchronize()?;
             self.under_way = false;
         }
-        Ok(&mut self.memory)
+        Ok(())
     }
 
     /// Whether the slot's last copy is done.
@@ -63,7 +73,7 @@ impl Slot {
     /// Gives the slot's address to `work`, which gives copies with it to the stream. The slot counts as used until they are
     /// done.
     pub fn use_with(&mut self, stream: &Stream, work: impl FnOnce(CUdeviceptr) -> Result<()>) -> Result<()> {
-        let address = self.memory.as_mut_ptr().expose_provenance() as CUdeviceptr;
+        let address = self.start().expose_provenance() as CUdeviceptr;
         // From here on, whatever the driver says.
         self.under_way = true;
         match work(address).and_then(|()| self.event.record(stream)) {
@@ -102,7 +112,7 @@ impl Drop for Slot {
     }
 }
 
-/// What one thread needs to stage: some slots, which it uses in turns.
+/// What a copy needs to stage: some slots, which it uses in turns.
 pub(super) struct Lane {
     pub slots: Vec<Slot>,
 }
@@ -163,16 +173,6 @@ impl Staging {
                 return self.make(state);
             }
             state = self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// A lane, if one is free or may be made.
-    pub fn try_take(&self) -> Option<Lease> {
-        let mut state = self.lanes.state();
-        match state.free.pop_front() {
-            Some(lane) => Some(self.lease(lane)),
-            None if state.made < self.lanes.most => self.make(state).ok(),
-            None => None,
         }
     }
 
@@ -295,8 +295,7 @@ mod tests {
         let staging = Staging::new(&context, 4096, 2, 2);
         assert_eq!(staging.reserved(), 0);
         let first = staging.take().unwrap();
-        let second = staging.try_take().unwrap();
-        assert!(staging.try_take().is_none());
+        let second = staging.take().unwrap();
         assert_eq!((staging.reserved(), staging.idle()), (2 * 2 * 4096, (0, 2)));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| staging.take().map(drop));

@@ -343,7 +343,7 @@ impl fmt::Debug for ThreadPool {
 #[derive(Debug)]
 pub(super) struct Pieces {
     next: AtomicUsize,
-    stopped: AtomicBool,
+    ended: AtomicBool,
     size: usize,
     piece: usize,
     /// The first piece is longer by so much, so that the others begin at whole lines.
@@ -354,12 +354,12 @@ impl Pieces {
     /// Divides `size` bytes into pieces of `piece` bytes, which is not 0; they begin at multiples of `line` of an address.
     pub fn new(size: usize, piece: usize, address: usize, line: usize) -> Self {
         let head = address.wrapping_neg() % line;
-        Self { next: AtomicUsize::new(0), stopped: AtomicBool::new(false), size, piece, head }
+        Self { next: AtomicUsize::new(0), ended: AtomicBool::new(false), size, piece, head }
     }
 
     /// The next piece that nobody has.
     pub fn claim(&self) -> Option<core::ops::Range<usize>> {
-        if self.stopped.load(Ordering::Relaxed) {
+        if self.ended.load(Ordering::Relaxed) {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -370,15 +370,10 @@ impl Pieces {
         let range = begin(number)..begin(number.saturating_add(1));
         if range.is_empty() {
             // The count must not come round.
-            self.stopped.store(true, Ordering::Relaxed);
+            self.ended.store(true, Ordering::Relaxed);
             return None;
         }
         Some(range)
-    }
-
-    /// Nobody gets another piece.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
     }
 }
 
@@ -403,10 +398,6 @@ mod tests {
             assert_eq!(at, size);
             assert!(pieces.claim().is_none());
         }
-        let pieces = Pieces::new(1000, 10, 0, 1);
-        assert!(pieces.claim().is_some());
-        pieces.stop();
-        assert!(pieces.claim().is_none());
     }
 
     #[test]

@@ -1,0 +1,326 @@
+//! Copies through page-locked staging: the device's copy engine moves large pieces between its memory and slots, while
+//! threads copy small parts between the slots and the host's memory.
+//!
+//! Parts are claimed in order. A slot has its turn again and again: in *round* `r` it holds piece `r * slots + number`. The
+//! thread that finishes the last part of a piece gives the slot back to the driver. So no thread waits for another, but all
+//! for the device, and there is one call of the driver for each piece, however many threads there are.
+
+use super::job::Job;
+use super::staging::{Slot, Staging};
+use super::threads::CopyThreads;
+use super::way::Direction;
+use crate::{Error, Result};
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use core::time::Duration;
+use cuda_sys::CUdeviceptr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// How long a thread looks whether the device is ready, before it sleeps (the caller's) or leaves (one that helps).
+const PATIENCE: Duration = Duration::from_micros(100);
+/// A part is not smaller than this.
+const SMALLEST_PART: usize = 16 << 10;
+
+/// How a copy is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    size: usize,
+    /// What the driver copies at once, in bytes.
+    piece: usize,
+    /// What a thread copies at once, in bytes.
+    part: usize,
+}
+
+impl Plan {
+    /// Some pieces, so that the driver's copies and the threads' overlap, and not so small that the driver's calls are what
+    /// takes the time; a part for each thread in a piece.
+    fn new(size: usize, threads: usize, slot_size: usize) -> Self {
+        let piece = (size / 4).max(64 << 10).next_multiple_of(4096).min(slot_size).min(size);
+        let part = piece.div_ceil(threads).max(SMALLEST_PART).next_multiple_of(64).min(piece);
+        Self { size, piece, part }
+    }
+
+    fn pieces(&self) -> usize {
+        self.size.div_ceil(self.piece)
+    }
+
+    fn piece(&self, number: usize) -> Range<usize> {
+        number * self.piece..((number + 1) * self.piece).min(self.size)
+    }
+
+    /// How many parts a piece has.
+    fn parts(&self, number: usize) -> usize {
+        self.piece(number).len().div_ceil(self.part)
+    }
+
+    /// The piece of a part, and the part's range; parts are counted through all pieces.
+    fn part(&self, number: usize) -> Option<(usize, Range<usize>)> {
+        let parts = self.piece.div_ceil(self.part);
+        let (piece, part) = (number / parts, number % parts);
+        if piece >= self.pieces() {
+            return None;
+        }
+        let whole = self.piece(piece);
+        let begin = whole.start + part * self.part;
+        let end = (begin + self.part).min(whole.end);
+        (begin < end).then_some((piece, begin..end))
+    }
+}
+
+/// A slot that threads share.
+struct Turn<'lane> {
+    /// The driver's side of it. Held for calls of the driver.
+    slot: Mutex<&'lane mut Slot>,
+    memory: *mut u8,
+    /// For how many rounds the slot was given to the driver.
+    given: AtomicUsize,
+    /// For how many rounds the CPU may have the slot.
+    ready: AtomicUsize,
+    /// Parts of the present piece that are not copied yet.
+    left: AtomicUsize,
+}
+
+/// Who takes a piece, where some threads store.
+const FREE: u8 = 0;
+const STAGED: u8 = 1;
+const STORED: u8 = 2;
+
+struct Staged<'copy> {
+    job: &'copy Job<'copy>,
+    plan: Plan,
+    turns: Vec<Turn<'copy>>,
+    next: AtomicUsize,
+    /// One for each piece.
+    takers: Vec<AtomicU8>,
+    stopped: AtomicBool,
+    failed: Mutex<Option<Error>>,
+}
+
+// SAFETY: the memory of a slot is used by threads that have different parts of it, and by the driver only when all parts are
+// done; the counts say so, with release and acquire.
+unsafe impl Sync for Staged<'_> {}
+
+/// Copies with `filling` threads at the staging and `storing` threads that store, the caller's own among the first.
+pub(super) fn run(
+    job: &Job<'_>,
+    storing: usize,
+    filling: usize,
+    threads: &dyn CopyThreads,
+    staging: &Staging,
+) -> Result<()> {
+    let plan = Plan::new(job.size, filling, staging.slot_size());
+    let mut lane = staging.take()?;
+    let used = lane.slots.len().min(plan.pieces());
+    let turn = |(number, slot): (usize, _)| Turn::new(slot, plan.parts(number));
+    let turns = lane.slots[..used].iter_mut().enumerate().map(turn).collect();
+    let takers = if storing > 0 { (0..plan.pieces()).map(|_| AtomicU8::new(FREE)).collect() } else { vec![] };
+    let (next, stopped, failed) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
+    let copy = Staged { job, plan, turns, next, takers, stopped, failed };
+    if job.direction == Direction::FromDevice {
+        (0..used).try_for_each(|piece| copy.give(piece))?;
+    }
+    let joined = AtomicUsize::new(0);
+    let work = || {
+        let outcome = match joined.fetch_add(1, Ordering::Relaxed) {
+            0 => copy.help(false),
+            number if number < filling => copy.help(true),
+            _ => {
+                copy.store();
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            copy.stopped.store(true, Ordering::Relaxed);
+            copy.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    };
+    // Small copies have fewer parts than there are threads.
+    let helpers = (storing + filling - 1).min(job.size.div_ceil(plan.part) - 1);
+    threads.run(helpers, &work);
+    let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.map_or(Ok(()), Err)
+}
+
+impl<'lane> Turn<'lane> {
+    fn new(slot: &'lane mut Slot, parts: usize) -> Self {
+        let (memory, zero) = (slot.start(), || AtomicUsize::new(0));
+        Self { slot: Mutex::new(slot), memory, given: zero(), ready: zero(), left: AtomicUsize::new(parts) }
+    }
+}
+
+impl<'copy> Staged<'copy> {
+    fn turn(&self, piece: usize) -> &Turn<'copy> {
+        &self.turns[piece % self.turns.len()]
+    }
+
+    fn round(&self, piece: usize) -> usize {
+        piece / self.turns.len()
+    }
+
+    /// Gives a piece to the driver: what lies in its slot to send, or the slot to fill.
+    fn give(&self, piece: usize) -> Result<()> {
+        let (turn, range) = (self.turn(piece), self.plan.piece(piece));
+        let device = self.job.device + range.start as CUdeviceptr;
+        let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.job.direction {
+            // SAFETY: the piece lies within the device's side; the rest is the job's contract.
+            Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
+            Direction::FromDevice => {
+                slot.wait()?;
+                // SAFETY: as above.
+                unsafe { slot.fetch(device, range.len(), self.job.stream) }
+            }
+        }?;
+        turn.given.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the CPU may have the slot of a piece: to write it when what was sent before has left, to read it when the
+    /// piece has come. With `wait` it waits for the device.
+    fn is_ready(&self, piece: usize, wait: bool) -> Result<bool> {
+        let (turn, round) = (self.turn(piece), self.round(piece));
+        if turn.ready.load(Ordering::Acquire) > round {
+            return Ok(true);
+        }
+        let needed = match self.job.direction {
+            Direction::ToDevice => round,
+            Direction::FromDevice => round + 1,
+        };
+        if turn.given.load(Ordering::Acquire) < needed {
+            // Other threads still copy what lies there.
+            return Ok(false);
+        }
+        // One asks the driver; the others look at what it finds.
+        let Ok(mut slot) = turn.slot.try_lock() else { return Ok(false) };
+        if turn.ready.load(Ordering::Acquire) <= round {
+            if !wait && !slot.is_free()? {
+                return Ok(false);
+            }
+            slot.wait()?;
+            turn.ready.store(round + 1, Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Copies parts until there are none.
+    fn help(&self, may_leave: bool) -> Result<()> {
+        let context = self.job.stream.context();
+        // For the calls of the driver that this thread will make.
+        let _current = context.bind()?;
+        let mut waits_since = None;
+        while !self.stopped.load(Ordering::Relaxed) {
+            let number = self.next.load(Ordering::Relaxed);
+            let Some((piece, range)) = self.plan.part(number) else { return Ok(()) };
+            if !self.takes(piece) {
+                // Threads that store come from the end: all that follows is theirs.
+                return Ok(());
+            }
+            let impatient = waits_since.is_some_and(|since: Instant| since.elapsed() > PATIENCE);
+            if !self.is_ready(piece, impatient && !may_leave)? {
+                if impatient && may_leave {
+                    return Ok(());
+                }
+                waits_since = waits_since.or_else(|| Some(Instant::now()));
+                if impatient {
+                    std::thread::yield_now()
+                } else {
+                    core::hint::spin_loop()
+                }
+                continue;
+            }
+            if self.next.compare_exchange_weak(number, number + 1, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            waits_since = None;
+            self.copy_part(piece, range)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a part that this thread has claimed. Whoever copies the last one of a piece gives the slot back.
+    fn copy_part(&self, piece: usize, range: Range<usize>) -> Result<()> {
+        let (turn, begin) = (self.turn(piece), self.plan.piece(piece).start);
+        // SAFETY: the part lies within the host's side and within the slot, no other thread has it, and staging is no part of
+        // the host's side. What is read of a slot the device has written.
+        unsafe {
+            let (host, slot) = (self.job.host.add(range.start), turn.memory.add(range.start - begin));
+            match self.job.direction {
+                Direction::ToDevice => core::ptr::copy_nonoverlapping(host.cast_const(), slot, range.len()),
+                Direction::FromDevice => core::ptr::copy_nonoverlapping(slot.cast_const(), host, range.len()),
+            }
+        }
+        // What other threads have copied is seen by the one that is last.
+        if turn.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return Ok(());
+        }
+        let following = piece + self.turns.len();
+        if following < self.plan.pieces() {
+            // Nobody counts it down before the slot is ready again.
+            turn.left.store(self.plan.parts(following), Ordering::Relaxed);
+        }
+        match self.job.direction {
+            Direction::ToDevice => self.give(piece),
+            Direction::FromDevice if following < self.plan.pieces() => self.give(following),
+            Direction::FromDevice => Ok(()),
+        }
+    }
+
+    /// Whether a piece goes through staging.
+    fn takes(&self, piece: usize) -> bool {
+        let Some(taker) = self.takers.get(piece) else { return true };
+        match taker.compare_exchange(FREE, STAGED, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(taker) => taker == STAGED,
+        }
+    }
+
+    /// Stores pieces, from the last on, until they meet those that go through staging.
+    fn store(&self) {
+        for (piece, taker) in self.takers.iter().enumerate().rev() {
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            match taker.compare_exchange(FREE, STORED, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => self.job.store_or_load(self.plan.piece(piece)),
+                Err(STORED) => {}
+                Err(_) => break,
+            }
+        }
+        // This thread's own stores: a fence of the caller's says nothing of them.
+        self.job.fence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_are_all_of_a_copy_and_lie_in_their_pieces(size in 1usize..20 << 20, threads in 1usize..17, slot in 1usize..3 << 20) {
+            let plan = Plan::new(size, threads, slot);
+            prop_assert!(plan.piece <= slot && plan.piece >= 1 && plan.part >= 1 && plan.part <= plan.piece);
+            let (mut at, mut number, mut counts) = (0, 0, vec![0; plan.pieces()]);
+            while let Some((piece, range)) = plan.part(number) {
+                prop_assert_eq!(range.start, at);
+                prop_assert!(range.start >= plan.piece(piece).start && range.end <= plan.piece(piece).end);
+                counts[piece] += 1;
+                (at, number) = (range.end, number + 1);
+            }
+            prop_assert_eq!(at, size);
+            for (piece, count) in counts.into_iter().enumerate() {
+                prop_assert_eq!(count, plan.parts(piece));
+            }
+        }
+    }
+
+    #[test]
+    fn large_copies_are_divided_among_threads_and_small_ones_are_not() {
+        assert_eq!(Plan::new(1 << 20, 4, 1 << 20), Plan { size: 1 << 20, piece: 256 << 10, part: 64 << 10 });
+        assert_eq!(Plan::new(1 << 28, 8, 1 << 20), Plan { size: 1 << 28, piece: 1 << 20, part: 128 << 10 });
+        assert_eq!(Plan::new(100, 8, 1 << 20), Plan { size: 100, piece: 100, part: 100 });
+        assert_eq!(Plan::new(1 << 20, 2, 1000).pieces(), 1049);
+    }
+}
