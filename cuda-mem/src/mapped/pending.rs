@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The streams whose work uses the memory, each with an event after the last of it.
 #[derive(Default)]
-pub(super) struct Pending(Vec<Use>);
+pub(crate) struct Pending(Vec<Use>);
 
 struct Use {
     stream: Stream,
@@ -52,6 +52,19 @@ impl Pending {
             }
         }
         Ok(())
+    }
+
+    /// Whether all of it is done.
+    pub fn is_over(&self) -> Result<bool> {
+        for used in &self.0 {
+            if used.outstanding.load(Ordering::Acquire) {
+                if !used.event.has_passed()? {
+                    return Ok(false);
+                }
+                used.outstanding.store(false, Ordering::Release);
+            }
+        }
+        Ok(true)
     }
 
     /// For the other part of divided memory: the same work.
