@@ -29,6 +29,7 @@
 #elif defined(__CUDA__) // clang without CUDA's headers
 #define CUDAMEM_FUNCTION __attribute__((device)) inline
 #else
+#include <sched.h>
 #include <time.h>
 #define CUDAMEM_FUNCTION inline
 #endif
@@ -83,7 +84,7 @@ enum class outcome : uint32_t {
 
 namespace detail {
 
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDACC__) || defined(__CUDA__)
 
 // Volatile accesses are single ones that reach memory (ld.volatile: relaxed, in the scope of the system).
 template <typename T> CUDAMEM_FUNCTION T load(uint64_t address) { return *reinterpret_cast<const volatile T *>(address); }
@@ -94,20 +95,24 @@ template <typename T> CUDAMEM_FUNCTION void store(uint64_t address, T value) {
 
 // What came before is seen, by the CPU too, before what comes after.
 CUDAMEM_FUNCTION void fence() {
-#if __CUDA_ARCH__ >= 700
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
     asm volatile("fence.acq_rel.sys;" ::: "memory");
-#else
+#elif defined(__CUDA_ARCH__)
     asm volatile("membar.sys;" ::: "memory"); // __threadfence_system
 #endif
 }
 
 CUDAMEM_FUNCTION uint64_t now() {
-    uint64_t nanoseconds;
+    uint64_t nanoseconds = 0;
+#if defined(__CUDA_ARCH__)
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+#endif
     return nanoseconds;
 }
 
-#elif !defined(__CUDACC__) && !defined(__CUDA__)
+CUDAMEM_FUNCTION void rest() {}
+
+#else
 
 template <typename T> CUDAMEM_FUNCTION T load(uint64_t address) {
     return __atomic_load_n(reinterpret_cast<const T *>(static_cast<uintptr_t>(address)), __ATOMIC_RELAXED);
@@ -119,18 +124,14 @@ template <typename T> CUDAMEM_FUNCTION void store(uint64_t address, T value) {
 
 CUDAMEM_FUNCTION void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
+// Whoever is waited for may need this processor.
+CUDAMEM_FUNCTION void rest() { sched_yield(); }
+
 CUDAMEM_FUNCTION uint64_t now() {
     timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
 }
-
-#else // the host's pass of a CUDA compiler, which only looks at what the device's functions are
-
-template <typename T> CUDAMEM_FUNCTION T load(uint64_t address);
-template <typename T> CUDAMEM_FUNCTION void store(uint64_t address, T value);
-CUDAMEM_FUNCTION void fence() {}
-CUDAMEM_FUNCTION uint64_t now() { return 0; }
 
 #endif
 
@@ -140,7 +141,9 @@ class deadline {
     CUDAMEM_FUNCTION explicit deadline(uint64_t patience) : patience_(patience), start_(0), turns_(0) {}
 
     CUDAMEM_FUNCTION bool passed() {
-        if (patience_ == 0 || turns_++ % 32 != 0) return false;
+        if (turns_++ % 32 != 0) return false;
+        rest();
+        if (patience_ == 0) return false;
         if (start_ == 0) start_ = now();
         return now() - start_ > patience_;
     }

@@ -23,7 +23,8 @@ impl Pending {
         })
     }
 
-    fn try_record(&mut self, stream: &Stream) -> Result<()> {
+    /// The same, and where it fails the work is the caller's to remember.
+    pub fn try_record(&mut self, stream: &Stream) -> Result<()> {
         if let Some(known) = self.0.iter_mut().find(|known| known.stream == *stream) {
             // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
             known.event.record(stream)?;

@@ -61,12 +61,8 @@ impl<W: SignalWord> Counter<W> {
 
     /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
     /// until that work is done.
-    ///
-    /// # Errors
-    ///
-    /// As [`Flag::record_use`].
-    pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        self.flag.record_use(stream)
+    pub fn record_use(&self, stream: &Stream) {
+        self.flag.record_use(stream);
     }
 
     /// The device's address of the word, for kernels, which read it. It is valid while the counter lives.
@@ -122,12 +118,8 @@ impl<W: SignalWord> DeviceCounter<W> {
 
     /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
     /// until that work is done.
-    ///
-    /// # Errors
-    ///
-    /// As [`Flag::record_use`].
-    pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        self.flag.record_use(stream)
+    pub fn record_use(&self, stream: &Stream) {
+        self.flag.record_use(stream);
     }
 
     /// The device's address of the word, for the kernel that counts. It is valid while the counter or a clone lives.

@@ -101,12 +101,8 @@ impl<W: SignalWord> Flag<W> {
 
     /// Tells the flag that work given to `stream` so far uses it: kernels that were launched with its address. The flag's
     /// memory serves nothing else until that work is done.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses; then the work has been waited for.
-    pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        self.inner.uses.record(stream)
+    pub fn record_use(&self, stream: &Stream) {
+        self.inner.uses.record(stream);
     }
 
     /// The device's address of the word, for kernels: a pointer to `uint32_t` or `uint64_t`. It is valid while the flag or

@@ -110,7 +110,9 @@ impl SignalKernels {
             [argument(&mut question_at), argument(&mut answer_at), argument(&mut rounds), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these four; the flags' memory stays until its end is waited for.
         unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) }?;
-        question.record_use(stream).and(answer.record_use(stream))
+        question.record_use(stream);
+        answer.record_use(stream);
+        Ok(())
     }
 
     /// Sends every item of one ring back by the other, until the first is closed.
@@ -133,7 +135,9 @@ impl SignalKernels {
         let mut arguments = [descriptor(&mut input), descriptor(&mut output), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these three; the rings' memory stays until its end is waited for.
         unsafe { self.launch(self.context.signal_kernels()?.echo_ring, &mut arguments, stream) }?;
-        requests.record_use(stream).and(answers.record_use(stream))
+        requests.record_use(stream);
+        answers.record_use(stream);
+        Ok(())
     }
 
     /// Pushes 0, 1, and so on, `count` items.
@@ -147,7 +151,8 @@ impl SignalKernels {
         let mut arguments = [descriptor(&mut output), argument(&mut count), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these three; the ring's memory stays until its end is waited for.
         unsafe { self.launch(self.context.signal_kernels()?.count_ring, &mut arguments, stream) }?;
-        ring.record_use(stream)
+        ring.record_use(stream);
+        Ok(())
     }
 
     /// Adds up all items until the ring is closed, and sets `sum` then.
@@ -163,7 +168,9 @@ impl SignalKernels {
         let mut arguments = [descriptor(&mut input), argument(&mut sum_at), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these three; the memory stays until its end is waited for.
         unsafe { self.launch(self.context.signal_kernels()?.sum_ring, &mut arguments, stream) }?;
-        ring.record_use(stream).and(sum.record_use(stream))
+        ring.record_use(stream);
+        sum.record_use(stream);
+        Ok(())
     }
 
     /// Does nothing: what a launch costs, to compare with.

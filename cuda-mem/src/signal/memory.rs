@@ -250,10 +250,44 @@ impl Lines {
     }
 }
 
+/// Device work, as far as it was told.
+#[derive(Default)]
+struct Work {
+    recorded: Pending,
+    /// Streams for which the driver had no event: all of their work is waited for.
+    streams: Vec<Stream>,
+}
+
+impl Work {
+    fn record(&mut self, stream: &Stream) {
+        if !self.streams.contains(stream) && self.recorded.try_record(stream).is_err() {
+            self.streams.push(stream.clone());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.recorded.is_empty() && self.streams.is_empty()
+    }
+
+    fn is_over(&self) -> Result<bool> {
+        for stream in &self.streams {
+            if !stream.is_done()? {
+                return Ok(false);
+            }
+        }
+        self.recorded.is_over()
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.streams.iter().try_for_each(Stream::synchronize)?;
+        self.recorded.wait()
+    }
+}
+
 /// The device work that uses some lines, as far as it was told. The lines go back only when it is done: where this ends
 /// before, they retire with it.
 pub(super) struct Uses {
-    pending: Mutex<Pending>,
+    work: Mutex<Work>,
     places: Vec<Arc<Place>>,
     retired: Arc<Retired>,
 }
@@ -261,20 +295,20 @@ pub(super) struct Uses {
 impl Uses {
     pub fn new(lines: &[&Lines], retired: &Arc<Retired>) -> Self {
         let places = lines.iter().map(|lines| lines.place.clone()).collect();
-        Self { pending: Mutex::default(), places, retired: retired.clone() }
+        Self { work: Mutex::default(), places, retired: retired.clone() }
     }
 
     /// Remembers the work given to `stream` so far.
-    pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).record(stream)
+    pub fn record(&self, stream: &Stream) {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).record(stream);
     }
 }
 
 impl Drop for Uses {
     fn drop(&mut self) {
-        let pending = core::mem::take(self.pending.get_mut().unwrap_or_else(PoisonError::into_inner));
-        if !pending.is_empty() {
-            self.retired.lock().push((pending, core::mem::take(&mut self.places)));
+        let work = core::mem::take(self.work.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if !work.is_empty() {
+            self.retired.lock().push((work, core::mem::take(&mut self.places)));
             self.retired.release();
         }
     }
@@ -284,7 +318,7 @@ impl Drop for Uses {
 /// when it ends: another's end may be what the kernel waits for.
 pub(super) struct Retired {
     context: Context,
-    waiting: Mutex<Vec<(Pending, Vec<Arc<Place>>)>>,
+    waiting: Mutex<Vec<(Work, Vec<Arc<Place>>)>>,
 }
 
 impl Retired {
@@ -292,29 +326,30 @@ impl Retired {
         Arc::new(Self { context: context.clone(), waiting: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Pending, Vec<Arc<Place>>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Work, Vec<Arc<Place>>)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back what no work uses any more. Where the driver does not say, it stays.
     pub fn release(&self) {
-        if self.context.liveness() == Liveness::Alive {
-            // Dropped after the lock: streams and events may end, and their errors may be told to a hook.
-            let over: Vec<_> = self.lock().extract_if(.., |(pending, _)| pending.is_over().unwrap_or(false)).collect();
-            drop(over);
+        if self.lock().is_empty() || self.context.liveness() != Liveness::Alive {
+            return;
         }
+        // Dropped after the lock: streams and events may end, and their errors may be told to a hook.
+        let over: Vec<_> = self.lock().extract_if(.., |(work, _)| work.is_over().unwrap_or(false)).collect();
+        drop(over);
     }
 
     /// Waits for all work, and gives everything back.
     pub fn wait(&self) {
-        for (pending, places) in core::mem::take(&mut *self.lock()) {
+        for (work, places) in core::mem::take(&mut *self.lock()) {
             // A context that is gone has no work left, and its events must not be touched.
             if self.context.liveness() == Liveness::Alive
-                && let Err(error) = pending.wait()
+                && let Err(error) = work.wait()
             {
                 self.context.drop_errors().push("waiting for device work before giving back a signal's memory", error);
             }
-            drop((pending, places));
+            drop((work, places));
         }
     }
 }

@@ -38,7 +38,8 @@ impl<W: SignalWord> Flag<W> {
                 }
             }?;
         }
-        self.record_use(stream)
+        self.record_use(stream);
+        Ok(())
     }
 
     /// Writes the word when all earlier work of `stream` is done, which is seen by who sees the value.
@@ -61,7 +62,8 @@ impl<W: SignalWord> Flag<W> {
                 }
             }?;
         }
-        self.record_use(stream)
+        self.record_use(stream);
+        Ok(())
     }
 
     /// What a wait and a write need alike.

@@ -263,12 +263,8 @@ macro_rules! ends {
             /// Tells the ring that work given to `stream` so far uses it: kernels that were launched with its
             /// descriptor. The ring's memory serves nothing else until that
             /// work is done.
-            ///
-            /// # Errors
-            ///
-            /// The driver refuses; then the work has been waited for.
-            pub fn record_use(&self, stream: &Stream) -> Result<()> {
-                self.end.memory.record_use(stream)
+            pub fn record_use(&self, stream: &Stream) {
+                self.end.memory.record_use(stream);
             }
 
             /// How many items the ring holds.

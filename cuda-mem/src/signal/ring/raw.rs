@@ -2,10 +2,10 @@
 
 use super::layout::{Layout, RingDescriptor};
 use super::protocol::{RingMemory, Side};
+use crate::Stream;
 use crate::host_copy;
 use crate::signal::memory::{Lines, Uses};
 use crate::signal::{Placement, Signals};
-use crate::{Result, Stream};
 use bytemuck::Pod;
 use core::ops::Range;
 
@@ -37,8 +37,8 @@ impl Memory {
         }
     }
 
-    pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        self.uses.record(stream)
+    pub fn record_use(&self, stream: &Stream) {
+        self.uses.record(stream);
     }
 
     pub fn descriptor(&self) -> RingDescriptor {
