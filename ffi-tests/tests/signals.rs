@@ -63,6 +63,13 @@ fn a_kernel_answers_every_question_wherever_the_words_lie() -> Outcome {
                 assert_eq!(answer.wait(Comparison::AtLeast, number, &patient())?, number);
             }
             bench.stream.synchronize()?;
+            question.store(0);
+            bench.kernels.echo_flag_in_order(&question, &answer, 9, PATIENCE, &bench.stream)?;
+            for number in 1..=9 {
+                question.store(number);
+                answer.wait(Comparison::Equal, number, &patient())?;
+            }
+            bench.stream.synchronize()?;
         }
         Ok(())
     })

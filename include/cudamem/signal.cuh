@@ -102,6 +102,27 @@ CUDAMEM_FUNCTION void fence() {
 #endif
 }
 
+// A load after which all is seen that its writer wrote before. It waits for nothing else, as a fence would.
+CUDAMEM_FUNCTION uint32_t load_acquire(uint64_t address, uint32_t word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+#else
+    word = load<uint32_t>(address);
+    fence();
+#endif
+    return word;
+}
+
+CUDAMEM_FUNCTION uint64_t load_acquire(uint64_t address, uint64_t word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(word) : "l"(address) : "memory");
+#else
+    word = load<uint64_t>(address);
+    fence();
+#endif
+    return word;
+}
+
 CUDAMEM_FUNCTION uint64_t now() {
     uint64_t nanoseconds = 0;
 #if defined(__CUDA_ARCH__)
@@ -120,6 +141,10 @@ template <typename T> CUDAMEM_FUNCTION T load(uint64_t address) {
 
 template <typename T> CUDAMEM_FUNCTION void store(uint64_t address, T value) {
     __atomic_store_n(reinterpret_cast<T *>(static_cast<uintptr_t>(address)), value, __ATOMIC_RELAXED);
+}
+
+template <typename T> CUDAMEM_FUNCTION T load_acquire(uint64_t address, T) {
+    return __atomic_load_n(reinterpret_cast<const T *>(static_cast<uintptr_t>(address)), __ATOMIC_ACQUIRE);
 }
 
 CUDAMEM_FUNCTION void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -184,12 +209,8 @@ template <typename T> CUDAMEM_FUNCTION void read_item(uint64_t address, T &item)
 
 // The other end's index as it is now, and whether that end has closed: one look at its line.
 CUDAMEM_FUNCTION bool look(uint64_t line, uint32_t &index) {
-    const uint64_t both = load<uint64_t>(line);
-    if (static_cast<uint32_t>(both) != index) {
-        index = static_cast<uint32_t>(both);
-        // What the other end did before it published comes before what this end does now.
-        fence();
-    }
+    const uint64_t both = load_acquire(line, uint64_t(0));
+    index = static_cast<uint32_t>(both);
     return (both >> 32) != 0;
 }
 
@@ -214,9 +235,7 @@ template <typename T> CUDAMEM_FUNCTION bool holds(comparison how, T word, T valu
 
 // The word of a flag as it is now. T is uint32_t or uint64_t.
 template <typename T> CUDAMEM_FUNCTION T get(const T *flag) {
-    T word = detail::load<T>(detail::address_of(flag));
-    detail::fence();
-    return word;
+    return detail::load_acquire(detail::address_of(flag), T(0));
 }
 
 // Waits until the word of a flag compares with a value.
@@ -224,10 +243,9 @@ template <typename T>
 CUDAMEM_FUNCTION outcome wait(const T *flag, comparison how, T value, uint64_t patience = 0) {
     detail::deadline deadline(patience);
     const uint64_t address = detail::address_of(flag);
-    while (!holds<T>(how, detail::load<T>(address), value)) {
+    while (!holds<T>(how, detail::load_acquire(address, T(0)), value)) {
         if (deadline.passed()) return outcome::timed_out;
     }
-    detail::fence();
     return outcome::done;
 }
 
@@ -236,6 +254,9 @@ template <typename T> CUDAMEM_FUNCTION void set(T *flag, T value) {
     detail::fence();
     detail::store<T>(detail::address_of(flag), value);
 }
+
+// Writes the word of a flag that tells of nothing but itself: in no order with what this thread wrote before.
+template <typename T> CUDAMEM_FUNCTION void post(T *flag, T value) { detail::store<T>(detail::address_of(flag), value); }
 
 // A count that this thread alone keeps, in a word that the CPU waits for (`DeviceCounter`).
 template <typename T> class counter {

@@ -213,6 +213,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Measures what an allocation and a free cost: this project's pool, the driver's, and plain device memory
     Pool(BenchPoolOptions),
+    /// Measures how long the CPU, streams and running kernels take to hear of each other
+    Signal(BenchSignalOptions),
 }
 
 const BENCH_POOL_AFTER: &str = "\
@@ -255,6 +257,48 @@ pub(crate) struct BenchPoolOptions {
     /// What is measured; several with commas; without it, all
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) pool: Vec<Subject>,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const BENCH_SIGNAL_AFTER: &str = "\
+Examples:
+  cuda-mem bench signal
+  cuda-mem bench signal --json | jq '.rows[] | select(.case == \"flag\")'
+
+Cases:
+  launch            an empty kernel is launched and waited for: what signals are compared with
+  flag              the CPU writes a flag, a running kernel answers with another, the CPU sees it
+  flag in order     the same, where the answer comes after all that the kernel wrote before
+  stream            the same with a stream that waits for the flag and writes the other
+  ring round trip   an item goes to a running kernel by a ring, and comes back by another
+  ring to device, ring from device, ring both ways
+                    many items, in batches; the sum or the last item ends the time
+`mapped in, pinned out` is: the device looks in device memory that the CPU writes, the CPU in its own page-locked memory.
+Times are of single rounds, with what reading the clock takes.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (fields are only ever added):
+  ok, error       whether all was measured, and if not, why
+  notice, software, device_name, driver, cuda
+  why_not_mapped  what is missing for mapped memory, or null
+  rows            for each case: case; question and answer (where the device looks, and the CPU: mapped or pinned), of flags
+                  and streams; median_ns, p99_ns and rounds, of round trips; items_per_second, of many items";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_SIGNAL_AFTER)]
+pub(crate) struct BenchSignalOptions {
+    /// A short run that only shows that it works
+    #[arg(long)]
+    pub(crate) brief: bool,
     /// The device's number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) device: i32,

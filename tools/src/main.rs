@@ -22,5 +22,6 @@ fn main() -> ExitCode {
         cli::Command::PoolMap(options) => pool_map::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
         cli::Command::Bench(cli::Bench { command: cli::BenchCommand::Pool(options) }) => bench::run(&options),
+        cli::Command::Bench(cli::Bench { command: cli::BenchCommand::Signal(options) }) => bench::signal::run(&options),
     }
 }

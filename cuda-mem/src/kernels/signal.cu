@@ -7,12 +7,18 @@ using namespace cudamem;
 
 #define KERNEL extern "C" __attribute__((global)) void
 
-// Sets `answer` to 1, 2, ... `rounds`, each when `question` is at least that.
-KERNEL cuda_mem_echo_flag(const uint32_t *question, uint32_t *answer, uint64_t rounds, uint64_t patience) {
+// Sets `answer` to 1, 2, ... `rounds`, each when `question` is at least that; if `ordered`, after all that was written
+// before.
+KERNEL cuda_mem_echo_flag(
+    const uint32_t *question, uint32_t *answer, uint64_t rounds, uint64_t patience, uint64_t ordered) {
     for (uint64_t number = 1; number <= rounds; ++number) {
         const uint32_t word = static_cast<uint32_t>(number);
         if (wait(question, comparison::at_least, word, patience) != outcome::done) return;
-        set(answer, word);
+        if (ordered) {
+            set(answer, word);
+        } else {
+            post(answer, word);
+        }
     }
 }
 

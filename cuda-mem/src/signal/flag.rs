@@ -102,7 +102,7 @@ impl<W: SignalWord> Flag<W> {
     /// Tells the flag that work given to `stream` so far uses it: kernels that were launched with its address. The flag's
     /// memory serves nothing else until that work is done.
     pub fn record_use(&self, stream: &Stream) {
-        self.inner.uses.record(stream);
+        self.inner.uses.note(stream);
     }
 
     /// The device's address of the word, for kernels: a pointer to `uint32_t` or `uint64_t`. It is valid while the flag or

@@ -88,7 +88,8 @@ impl SignalKernels {
         Ok(Self { context: context.clone() })
     }
 
-    /// Sets `answer` to 1, 2, and so on to `rounds`, each when `question` is at least that.
+    /// Sets `answer` to 1, 2, and so on to `rounds`, each when `question` is at least that. The answers tell of nothing but
+    /// themselves (`cudamem::post`), which is the fastest.
     ///
     /// # Errors
     ///
@@ -101,14 +102,41 @@ impl SignalKernels {
         patience: Duration,
         stream: &Stream,
     ) -> Result<()> {
+        self.echo(question, answer, rounds, patience, false, stream)
+    }
+
+    /// The same, and each answer comes after all that the kernel wrote before (`cudamem::set`), as where it tells of data.
+    ///
+    /// # Errors
+    ///
+    /// As [`echo_flag`](Self::echo_flag).
+    pub fn echo_flag_in_order(
+        &self,
+        question: &Flag<u32>,
+        answer: &Flag<u32>,
+        rounds: u64,
+        patience: Duration,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.echo(question, answer, rounds, patience, true, stream)
+    }
+
+    fn echo(
+        &self,
+        question: &Flag<u32>,
+        answer: &Flag<u32>,
+        mut rounds: u64,
+        patience: Duration,
+        ordered: bool,
+        stream: &Stream,
+    ) -> Result<()> {
         const CALL: &str = "SignalKernels::echo_flag";
         check_stream(CALL, question.signals().context(), stream)?;
         check_stream(CALL, answer.signals().context(), stream)?;
         let (mut question_at, mut answer_at) = (question.device_pointer(), answer.device_pointer());
-        let (mut rounds, mut patience) = (rounds, nanoseconds(patience));
-        let mut arguments =
-            [argument(&mut question_at), argument(&mut answer_at), argument(&mut rounds), argument(&mut patience)];
-        // SAFETY: the kernel's parameters are these four; the flags' memory stays until its end is waited for.
+        let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
+        let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
+        // SAFETY: the kernel's parameters are these five; the flags' memory stays until its end is waited for.
         unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) }?;
         question.record_use(stream);
         answer.record_use(stream);

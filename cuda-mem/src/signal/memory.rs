@@ -5,12 +5,12 @@ use super::compare::SignalWord;
 use crate::context::Liveness;
 use crate::host_copy;
 use crate::mapped::{Pending, SharedMemory};
-use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
+use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory, check_not_capturing};
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use core::fmt;
 use core::ptr::NonNull;
-use cuda_sys::CUdeviceptr;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -253,33 +253,49 @@ impl Lines {
 /// Device work, as far as it was told.
 #[derive(Default)]
 struct Work {
+    /// Streams whose work so far uses the memory. No event is recorded until somebody asks whether it is done: a stream
+    /// would have to do that too, between a wait and a write.
+    noted: Vec<Stream>,
     recorded: Pending,
-    /// Streams for which the driver had no event: all of their work is waited for.
-    streams: Vec<Stream>,
 }
 
 impl Work {
-    fn record(&mut self, stream: &Stream) {
-        if !self.streams.contains(stream) && self.recorded.try_record(stream).is_err() {
-            self.streams.push(stream.clone());
+    fn note(&mut self, stream: &Stream) {
+        // On another thread, the per-thread default stream would be another one.
+        let now = stream.raw() == CU_STREAM_PER_THREAD && self.recorded.try_record(stream).is_ok();
+        if !now && !self.noted.contains(stream) {
+            self.noted.push(stream.clone());
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.recorded.is_empty() && self.streams.is_empty()
+        self.noted.is_empty() && self.recorded.is_empty()
     }
 
-    fn is_over(&self) -> Result<bool> {
-        for stream in &self.streams {
-            if !stream.is_done()? {
+    /// Records what is noted. A stream that captures now, or for which the driver has no event, stays noted.
+    fn settle(&mut self) {
+        let recorded = &mut self.recorded;
+        self.noted.retain(|stream| !matches!(stream.is_capturing(), Ok(false)) || recorded.try_record(stream).is_err());
+    }
+
+    fn is_over(&mut self) -> Result<bool> {
+        self.settle();
+        for stream in &self.noted {
+            // A question to a stream that captures would end the capture.
+            if stream.is_capturing()? || !stream.is_done()? {
                 return Ok(false);
             }
         }
         self.recorded.is_over()
     }
 
-    fn wait(&self) -> Result<()> {
-        self.streams.iter().try_for_each(Stream::synchronize)?;
+    fn wait(&mut self) -> Result<()> {
+        self.settle();
+        for stream in &self.noted {
+            check_not_capturing("Signals", stream)?;
+            stream.synchronize()?;
+        }
+        self.noted.clear();
         self.recorded.wait()
     }
 }
@@ -299,8 +315,8 @@ impl Uses {
     }
 
     /// Remembers the work given to `stream` so far.
-    pub fn record(&self, stream: &Stream) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).record(stream);
+    pub fn note(&self, stream: &Stream) {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).note(stream);
     }
 }
 
@@ -342,14 +358,17 @@ impl Retired {
 
     /// Waits for all work, and gives everything back.
     pub fn wait(&self) {
-        for (work, places) in core::mem::take(&mut *self.lock()) {
+        for (mut work, places) in core::mem::take(&mut *self.lock()) {
             // A context that is gone has no work left, and its events must not be touched.
             if self.context.liveness() == Liveness::Alive
                 && let Err(error) = work.wait()
             {
                 self.context.drop_errors().push("waiting for device work before giving back a signal's memory", error);
+                if !work.noted.is_empty() {
+                    // Nobody knows when the work is done: the memory must not become other memory.
+                    core::mem::forget(places);
+                }
             }
-            drop((work, places));
         }
     }
 }

@@ -32,8 +32,8 @@ pub(crate) enum Builtin {
     /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two ranges
     /// of bytes differ.
     Differ,
-    /// `cuda_mem_echo_flag(question: u64, answer: u64, rounds: u64, patience: u64)`: sets a word to 1, 2, ... `rounds`, each
-    /// when another is at least that.
+    /// `cuda_mem_echo_flag(question: u64, answer: u64, rounds: u64, patience: u64, ordered: u64)`: sets a word to 1, 2, ...
+    /// `rounds`, each when another is at least that.
     EchoFlag,
     /// `cuda_mem_echo_ring(requests: ring, answers: ring, patience: u64)`: sends items back until the requests are closed.
     EchoRing,
@@ -83,7 +83,7 @@ impl Builtin {
             Self::IncrementU32 | Self::DoubleBytes => &[8, 8],
             Self::SpinUntil => &[8, 4],
             Self::Differ => &[8; 5],
-            Self::EchoFlag => &[8; 4],
+            Self::EchoFlag => &[8; 5],
             Self::EchoRing => &[32, 32, 8],
             Self::CountRing | Self::SumRing => &[32, 8, 8],
             Self::Nothing => &[],

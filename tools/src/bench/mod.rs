@@ -2,6 +2,7 @@
 
 mod program;
 mod report;
+pub(crate) mod signal;
 mod workloads;
 
 use crate::cli::BenchPoolOptions;

@@ -38,7 +38,7 @@ impl Memory {
     }
 
     pub fn record_use(&self, stream: &Stream) {
-        self.uses.record(stream);
+        self.uses.note(stream);
     }
 
     pub fn descriptor(&self) -> RingDescriptor {
