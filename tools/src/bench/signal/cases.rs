@@ -103,8 +103,8 @@ impl Rig {
             Case::Flag { question, answer, in_order } => self.flags(question, answer, in_order),
             Case::Stream { question, answer } => self.streams(question, answer),
             Case::RingRoundTrip => self.ring_round_trips(),
-            Case::RingToDevice => self.repeated(|| self.to_device()),
-            Case::RingFromDevice => self.repeated(|| self.from_device()),
+            Case::RingToDevice => self.repeated(|| self.items_to_device()),
+            Case::RingFromDevice => self.repeated(|| self.items_from_device()),
             Case::RingBothWays => self.repeated(|| self.both_ways()),
         }?;
         self.stream.synchronize()?;
@@ -194,7 +194,7 @@ impl Rig {
     }
 
     /// Until the sum of all items is known.
-    fn to_device(&self) -> Result<Duration> {
+    fn items_to_device(&self) -> Result<Duration> {
         let (mut ring, sum) = (self.signals.ring_to_device::<u64>(4096)?, self.signals.flag::<u64>(Waiter::Cpu)?);
         self.kernels.sum_ring(&ring, &sum, PATIENCE, &self.stream)?;
         let (ones, mut left) = ([1; BATCH], self.effort.items as usize);
@@ -208,7 +208,7 @@ impl Rig {
     }
 
     /// From the first item on: the launch is not what is measured.
-    fn from_device(&self) -> Result<Duration> {
+    fn items_from_device(&self) -> Result<Duration> {
         let mut ring = self.signals.ring_from_device::<u64>(4096)?;
         self.kernels.count_ring(&ring, self.effort.items, PATIENCE, &self.stream)?;
         let mut items = [0; BATCH];
