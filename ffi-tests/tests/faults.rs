@@ -618,6 +618,30 @@ fn signals_survive_a_fault_at_every_call() -> Outcome {
 }
 
 #[test]
+fn a_wait_for_a_signal_ends_when_the_device_has_failed() -> Outcome {
+    let _alone = alone();
+    let context = Driver::software()?.device(0)?.primary_context()?;
+    let signals = Signals::new(&context)?;
+    let (flag, mut ring) = (signals.flag::<u32>(Waiter::Cpu)?, signals.ring_from_device::<u32>(8)?);
+    let mut full = signals.ring_to_device::<u32>(1)?;
+    assert!(full.push(1)?);
+    // A kernel that went wrong shows in every later call.
+    let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    let waits: [&mut dyn FnMut() -> Option<Error>; 3] = [
+        &mut || flag.wait(Comparison::Equal, 1, &WaitPolicy::default()).err(),
+        &mut || ring.receive(&mut [0], &WaitPolicy::default()).err(),
+        &mut || full.send(&[2], &WaitPolicy::default()).err(),
+    ];
+    for wait in waits {
+        softgpu::faults([Fault::call("cuStreamQuery", 2, code)]);
+        let error = wait().ok_or("nothing ended the wait")?;
+        softgpu::faults([]);
+        assert_eq!(error.driver_code(), Some(code), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_hook_of_drop_errors_may_end_other_values() -> Outcome {
     let _alone = alone();
     let context = Driver::software()?.device(0)?.create_context()?;

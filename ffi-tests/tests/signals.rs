@@ -548,6 +548,47 @@ fn a_wait_ends_when_its_context_does() -> Outcome {
 }
 
 #[test]
+fn what_outlives_its_context_is_dropped_quietly() -> Outcome {
+    alone(|setup| {
+        let context = setup.context.device().create_context()?;
+        let (signals, stream) = (Signals::new(&context)?, Stream::new(&context)?);
+        let flag = signals.flag::<u32>(Waiter::Device)?;
+        let (to, from) = (signals.ring_to_device::<u64>(4)?, signals.ring_from_device::<u64>(4)?);
+        flag.store_on(&stream, 1)?;
+        to.record_use(&stream);
+        from.record_use(&stream);
+        stream.synchronize()?;
+        // One has retired before the context ends, the others do after.
+        drop(to);
+        // SAFETY: the handle is a live context's, and no other call of it is under way.
+        assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?.0, 0);
+        assert!(
+            flag.wait_on(&stream, Comparison::Equal, 2).is_err()
+                && signals.counter::<u64>().is_ok_and(|mut n| n.add(1) == 1)
+        );
+        drop((from, flag, signals, stream));
+        assert_eq!(context.take_drop_errors().errors, []);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_signal_may_end_while_its_stream_captures() -> Outcome {
+    alone(|setup| {
+        let bench = Bench::new(setup)?;
+        let flag = bench.signals.flag::<u32>(Waiter::Cpu)?;
+        flag.store_on(&bench.stream, 7)?;
+        let graph = bench.stream.capture(CaptureMode::Global, move |_| {
+            drop(flag);
+            Ok(())
+        })?;
+        drop(graph);
+        bench.kernels.nothing(&bench.stream)?;
+        Ok(bench.stream.synchronize()?)
+    })
+}
+
+#[test]
 fn many_flags_lie_in_lines_of_their_own_and_are_zero_at_first() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
