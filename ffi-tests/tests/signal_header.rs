@@ -7,6 +7,7 @@ use libloading::Library;
 use std::mem::{offset_of, size_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -41,7 +42,12 @@ fn include() -> String {
 }
 
 /// The header as plain C++, in a library, from each compiler that is there.
-fn peers() -> Vec<Library> {
+fn peers() -> &'static [Library] {
+    static PEERS: OnceLock<Vec<Library>> = OnceLock::new();
+    PEERS.get_or_init(make_peers)
+}
+
+fn make_peers() -> Vec<Library> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/signal_peer.cpp");
     let make = |compiler: &&str| {
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
@@ -151,9 +157,9 @@ fn the_comparisons_are_the_same() {
     }
     for peer in peers() {
         let half = 1 << 31;
-        compare(&peer, c"peer_holds_u32", &[0u32, 1, 6, half - 1, half, half + 1, u32::MAX - 1, u32::MAX]);
+        compare(peer, c"peer_holds_u32", &[0u32, 1, 6, half - 1, half, half + 1, u32::MAX - 1, u32::MAX]);
         let half = 1 << 63;
-        compare(&peer, c"peer_holds_u64", &[0u64, 1, 6, 1 << 32, half - 1, half, half + 1, u64::MAX - 1, u64::MAX]);
+        compare(peer, c"peer_holds_u64", &[0u64, 1, 6, 1 << 32, half - 1, half, half + 1, u64::MAX - 1, u64::MAX]);
     }
 }
 
@@ -168,7 +174,7 @@ fn echo<T: bytemuck::Pod + PartialEq + std::fmt::Debug + Send>(
     // SAFETY: the function has this signature.
     let function = unsafe { peer.get::<Echo>(name) }.expect("the function");
     let policy = WaitPolicy::within(PATIENCE);
-    for (capacity, count) in [(1, 500), (16, 20_000)] {
+    for (capacity, count) in [(1, 200), (16, 5000)] {
         let mut to = signals.ring_to_device::<T>(capacity)?.at_position(u32::MAX - 100);
         let mut from = signals.ring_from_device::<T>(capacity)?.at_position(u32::MAX - 200);
         let rings = (to.descriptor(), from.descriptor());
@@ -206,9 +212,9 @@ fn a_thread_that_uses_the_header_understands_the_librarys_rings_and_flags() -> R
     let context = Driver::software()?.device(0)?.primary_context()?;
     let signals = Signals::pinned_only(&context)?;
     for peer in peers() {
-        echo(&signals, &peer, c"peer_echo_u64", |number| u64::from(number) << 17 ^ 0x5555)?;
-        echo(&signals, &peer, c"peer_echo_bytes", |number| number as u8)?;
-        echo(&signals, &peer, c"peer_echo_items", |number| [number, !number, number << 3, number ^ 0xa5a5])?;
+        echo(&signals, peer, c"peer_echo_u64", |number| u64::from(number) << 17 ^ 0x5555)?;
+        echo(&signals, peer, c"peer_echo_bytes", |number| number as u8)?;
+        echo(&signals, peer, c"peer_echo_items", |number| [number, !number, number << 3, number ^ 0xa5a5])?;
 
         let (flag, count) = (signals.flag::<u32>(Waiter::Device)?, signals.device_counter::<u64>()?);
         type Count = unsafe extern "C" fn(*const u32, *mut u64, u32, u64) -> u32;

@@ -256,13 +256,15 @@ fn memory_that_a_kernel_uses_serves_nothing_else_until_it_ends() -> Outcome {
         let bench = Bench::new(setup)?;
         let (to, from) = (bench.signals.ring_to_device::<u64>(16)?, bench.signals.ring_from_device::<u64>(16)?);
         let used = from.descriptor().consumer_line;
-        bench.kernels.echo_ring(&to, &from, Duration::ZERO, &bench.stream)?;
+        // So many that they fill a chunk: whoever has the lines, if they are free. The first time they are made before the
+        // kernel runs, which an allocation might wait for.
+        let others =
+            || (0..1000).map(|_| bench.signals.flag_in::<u64>(Placement::Pinned)).collect::<Result<Vec<_>, _>>();
+        drop(others()?);
+        bench.kernels.echo_ring(&to, &from, PATIENCE, &bench.stream)?;
         // The end does not wait for the kernel, which waits for the other ring.
         drop(from);
         assert!(!bench.stream.is_done()?);
-        // So many that they fill a chunk: whoever has the lines, if they are free.
-        let others =
-            || (0..1000).map(|_| bench.signals.flag_in::<u64>(Placement::Pinned)).collect::<Result<Vec<_>, _>>();
         let lies_there = |flag: &Flag<u64>| (used..used + 256).contains(&flag.device_pointer());
         let flags = others()?;
         assert!(!flags.iter().any(lies_there));

@@ -166,7 +166,7 @@ class deadline {
     CUDAMEM_FUNCTION explicit deadline(uint64_t patience) : patience_(patience), start_(0), turns_(0) {}
 
     CUDAMEM_FUNCTION bool passed() {
-        if (turns_++ % 32 != 0) return false;
+        if (++turns_ % 32 != 0) return false;
         rest();
         if (patience_ == 0) return false;
         if (start_ == 0) start_ = now();

@@ -56,6 +56,13 @@
 //! There is no read-modify-write that CPU and device could do to one word at a time: over PCIe it would not be atomic. So
 //! each word has one writer at a time; which, the program says.
 //!
+//! # While a kernel runs
+//!
+//! A driver may wait for the device when memory is allocated or freed, when a kernel is launched for the first time, and
+//! when a module is loaded: so for a kernel that waits for this very thread. Flags, rings, other memory and kernels are made
+//! before the kernel is launched. Reading, writing, waiting, pushing and popping make no call of the driver, but that a wait
+//! of 5 ms and more asks whether the device still works.
+//!
 //! # Ends
 //!
 //! The memory of a flag, counter or ring that ends stays until the device work that it knows of is done: what its own

@@ -118,17 +118,15 @@ impl<T: Pod> Producer<T> {
     /// No room came in time: [`SignalError::TimedOut`]; the items before are pushed. The policy's time is for each wait.
     /// Otherwise as [`push`](Self::push), or the context has ended, or the device has failed.
     pub fn send(&mut self, items: &[T], policy: &WaitPolicy) -> Result<usize> {
-        let mut sent = 0;
+        // Nobody pops what is pushed to an end that has closed.
+        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(items)? };
         while sent < items.len() {
-            let rest = &items[sent..];
-            let end = &mut self.end;
-            let signals = end.memory.signals.clone();
+            let (rest, signals) = (&items[sent..], self.signals().clone());
             let poll = || {
-                // Nobody pops what is pushed to an end that has closed.
-                if RingMemory::<T>::is_closed(&end.memory, Side::Consumer) {
+                if self.is_closed() {
                     return Ok(Some(0));
                 }
-                Ok(Some(end.push(rest)?).filter(|count| *count != 0))
+                Ok(Some(self.end.push(rest)?).filter(|count| *count != 0))
             };
             match wait(policy, poll, || signals.health())? {
                 Waited::For(0) => break,
@@ -208,15 +206,11 @@ impl<T: Pod> Consumer<T> {
         if items.is_empty() {
             return Ok(0);
         }
-        let end = &mut self.end;
-        let signals = end.memory.signals.clone();
-        let poll = || {
-            // Closing comes after the last push: so this is asked first.
-            let closed = RingMemory::<T>::is_closed(&end.memory, Side::Producer);
-            let count = end.pop(items)?;
-            Ok((count != 0 || closed).then_some(count))
-        };
-        match wait(policy, poll, || signals.health())? {
+        if let Some(count) = self.look(items)? {
+            return Ok(count);
+        }
+        let signals = self.signals().clone();
+        match wait(policy, || self.look(items), || signals.health())? {
             Waited::For(count) => Ok(count),
             Waited::InVain(waited) => Err(SignalError::TimedOut {
                 call: "Consumer::receive",
@@ -228,6 +222,15 @@ impl<T: Pod> Consumer<T> {
             }
             .into()),
         }
+    }
+
+    /// Pops what is there: none if there may still come some, 0 if not.
+    #[inline]
+    fn look(&mut self, items: &mut [T]) -> Result<Option<usize>> {
+        // Closing comes after the last push: so this is asked first.
+        let closed = self.is_closed();
+        let count = self.end.pop(items)?;
+        Ok((count != 0 || closed).then_some(count))
     }
 
     /// How many items are there now.
