@@ -65,7 +65,8 @@ fn part_signals() -> Result<(), Error> {
     println!("mapped: {}", signals.why_not_mapped().unwrap_or("yes"));
     let (word, long) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u64>(Waiter::Device)?);
     // All come at once, where they can be.
-    (word.store(1), long.store(1));
+    word.store(1);
+    long.store(1);
     for (what, result) in [
         ("32 bits", word.wait_on(&stream, Comparison::Equal, 1)),
         ("64 bits", long.wait_on(&stream, Comparison::Equal, 1)),

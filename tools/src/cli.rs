@@ -291,7 +291,8 @@ JSON (fields are only ever added):
   notice, software, device_name, driver, cuda
   why_not_mapped  what is missing for mapped memory, or null
   rows            for each case: case; question and answer (where the device looks, and the CPU: mapped or pinned), of flags
-                  and streams; median_ns, p99_ns and rounds, of round trips; items_per_second, of many items";
+                  and streams; median_ns, p99_ns and rounds, of round trips; items_per_second, of many items; or failed, with
+                  the reason";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_SIGNAL_AFTER)]

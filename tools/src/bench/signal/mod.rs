@@ -14,15 +14,16 @@ use std::process::ExitCode;
 /// Runs the command. 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchSignalOptions) -> ExitCode {
     match try_run(options) {
-        Ok(report) => {
+        Ok((report, ok)) => {
             output::print(&report);
-            ExitCode::SUCCESS
+            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => output::failed("bench signal", options.json, &*error),
     }
 }
 
-fn try_run(options: &BenchSignalOptions) -> Result<String, Box<dyn Error>> {
+/// The report, and whether all was measured.
+fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error>> {
     let opened = provider::open_context(options.provider, options.device)?;
     if let Some(notice) = &opened.notice {
         output::warn(notice);
@@ -35,7 +36,8 @@ fn try_run(options: &BenchSignalOptions) -> Result<String, Box<dyn Error>> {
     let rig = Rig::new(&signals, effort)?;
     let mut rows = Vec::new();
     for case in Case::all(signals.why_not_mapped().is_none()) {
-        rows.push(Row::new(case, rig.measure(case)?));
+        // What one case cannot do, others may.
+        rows.push(rig.measure(case).map_or_else(|error| Row::failed(case, &*error), |figures| Row::new(case, figures)));
     }
     let why_not_mapped = signals.why_not_mapped().map(str::to_owned);
     drop((rig, signals));
@@ -44,7 +46,7 @@ fn try_run(options: &BenchSignalOptions) -> Result<String, Box<dyn Error>> {
     }
     let cuda = context.driver().provider();
     let report = Report {
-        ok: true,
+        ok: rows.iter().all(Row::is_measured),
         notice: opened.notice,
         software: opened.software,
         device_name: context.device().name()?,
@@ -53,8 +55,9 @@ fn try_run(options: &BenchSignalOptions) -> Result<String, Box<dyn Error>> {
         why_not_mapped,
         rows,
     };
-    match options.json {
-        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
-        false => Ok(report::text(&report)),
-    }
+    let text = match options.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report::text(&report),
+    };
+    Ok((text, report.ok))
 }

@@ -3,6 +3,7 @@
 use super::cases::{Case, Figures};
 use cuda_mem::signal::Placement;
 use serde::Serialize;
+use std::error::Error;
 use std::fmt::Write;
 
 /// What `--json` prints.
@@ -19,7 +20,7 @@ pub(super) struct Report {
 }
 
 /// One case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {
     case: &'static str,
     /// Where the device looks.
@@ -36,6 +37,9 @@ pub(super) struct Row {
     rounds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items_per_second: Option<f64>,
+    /// Why there are no figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
 }
 
 fn name(placement: Placement) -> &'static str {
@@ -47,6 +51,28 @@ fn name(placement: Placement) -> &'static str {
 
 impl Row {
     pub(super) fn new(case: Case, figures: Figures) -> Self {
+        let (latency, items_per_second) = match figures {
+            Figures::Rounds(latency) => (Some(latency), None),
+            Figures::Items(rate) => (None, Some(rate)),
+        };
+        Self {
+            median_ns: latency.map(|latency| latency.p50_ns),
+            p99_ns: latency.map(|latency| latency.p99_ns),
+            rounds: latency.map(|latency| latency.count),
+            items_per_second,
+            ..Self::of(case)
+        }
+    }
+
+    pub(super) fn failed(case: Case, why: &dyn Error) -> Self {
+        Self { failed: Some(why.to_string()), ..Self::of(case) }
+    }
+
+    pub(super) fn is_measured(&self) -> bool {
+        self.failed.is_none()
+    }
+
+    fn of(case: Case) -> Self {
         let (case, places) = match case {
             Case::Launch => ("launch", None),
             Case::Flag { question, answer, in_order: false } => ("flag", Some((question, answer))),
@@ -57,19 +83,8 @@ impl Row {
             Case::RingFromDevice => ("ring from device", None),
             Case::RingBothWays => ("ring both ways", None),
         };
-        let (latency, items_per_second) = match figures {
-            Figures::Rounds(latency) => (Some(latency), None),
-            Figures::Items(rate) => (None, Some(rate)),
-        };
-        Self {
-            case,
-            question: places.map(|places| name(places.0)),
-            answer: places.map(|places| name(places.1)),
-            median_ns: latency.map(|latency| latency.p50_ns),
-            p99_ns: latency.map(|latency| latency.p99_ns),
-            rounds: latency.map(|latency| latency.count),
-            items_per_second,
-        }
+        let (question, answer) = (places.map(|places| name(places.0)), places.map(|places| name(places.1)));
+        Self { case, question, answer, ..Self::default() }
     }
 
     fn label(&self) -> String {
@@ -90,7 +105,11 @@ pub(super) fn text(report: &Report) -> String {
     for row in &report.rows {
         let items = row.items_per_second.map_or_else(String::new, |rate| format!("{:.2} million", rate / 1e6));
         let line = format!("{:<40}{:>10}{:>10}{items:>18}", row.label(), micros(row.median_ns), micros(row.p99_ns));
-        text += line.trim_end();
+        text += match &row.failed {
+            None => line,
+            Some(why) => format!("{}  {why}", row.label()),
+        }
+        .trim_end();
         text.push('\n');
     }
     if let Some(missing) = &report.why_not_mapped {
@@ -119,7 +138,11 @@ mod tests {
             driver: "a library".to_owned(),
             cuda: None,
             why_not_mapped: Some("a reason".to_owned()),
-            rows: vec![Row::new(flag, latency), Row::new(Case::RingToDevice, Figures::Items(2.5e6))],
+            rows: vec![
+                Row::new(flag, latency),
+                Row::new(Case::RingToDevice, Figures::Items(2.5e6)),
+                Row::failed(Case::Launch, &std::fmt::Error),
+            ],
         };
         let text = text(&report);
         let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).expect("the line");
@@ -128,6 +151,8 @@ mod tests {
         assert!(text.contains("needs a reason") && text.contains("No GPU was used"), "{text}");
         let json = serde_json::to_value(&report).expect("plain data");
         assert_eq!((&json["rows"][0]["answer"], &json["rows"][0]["rounds"]), (&"pinned".into(), &3.into()));
-        assert!(json["rows"][1].get("median_ns").is_none());
+        assert!(json["rows"][1].get("median_ns").is_none() && json["rows"][2]["failed"].is_string());
+        assert!(report.rows[1].is_measured() && !report.rows[2].is_measured());
+        assert!(line("launch").ends_with(&std::fmt::Error.to_string()), "{text}");
     }
 }
