@@ -3,6 +3,7 @@
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::Kernels;
+use crate::signal::Functions;
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
@@ -39,6 +40,7 @@ struct Inner {
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
     kernels: OnceCell<Kernels>,
+    signal_kernels: OnceCell<Functions>,
 }
 
 enum Ownership {
@@ -113,8 +115,15 @@ impl Context {
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
-        let inner =
-            Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), kernels: OnceCell::new() };
+        let inner = Inner {
+            device: device.clone(),
+            raw,
+            id,
+            ownership,
+            drop_errors: Arc::default(),
+            kernels: OnceCell::new(),
+            signal_kernels: OnceCell::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -208,6 +217,11 @@ impl Context {
     /// This crate's kernels, loaded when they are first needed.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
         self.inner.kernels.get_or_try_init(|| Kernels::load(self))
+    }
+
+    /// The kernels of [`signal`](crate::signal), loaded when they are first needed.
+    pub(crate) fn signal_kernels(&self) -> Result<&Functions> {
+        self.inner.signal_kernels.get_or_try_init(|| Functions::load(self))
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {

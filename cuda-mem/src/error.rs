@@ -2,6 +2,7 @@
 
 use crate::adaptor::Damage;
 use crate::ipc::{ChannelError, DescriptorError};
+use crate::signal::SignalError;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
@@ -141,6 +142,10 @@ pub enum Error {
     #[error(transparent)]
     Channel(#[from] ChannelError),
 
+    /// A wait ended without what it waited for, or a ring cannot go on.
+    #[error(transparent)]
+    Signal(Box<SignalError>),
+
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
     System {
@@ -169,6 +174,12 @@ impl From<LoadError> for Error {
 impl From<MissingSymbol> for Error {
     fn from(error: MissingSymbol) -> Self {
         Error::MissingSymbol(Box::new(error))
+    }
+}
+
+impl From<SignalError> for Error {
+    fn from(error: SignalError) -> Self {
+        Error::Signal(Box::new(error))
     }
 }
 

@@ -29,6 +29,7 @@
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
 //! | [`suballocator`] | dividing large memory into blocks |
 //! | [`trace`] | allocations written down, and done again on any source |
 //! | [`ipc`] | memory and events of several processes |
@@ -65,6 +66,7 @@ pub mod mapped;
 pub mod memory;
 pub mod pool;
 mod range;
+pub mod signal;
 mod stream;
 pub mod suballocator;
 mod support;
@@ -142,6 +144,13 @@ const _: () = {
     crosses_threads::<pool::Pool<memory::kind::Device>>();
     crosses_threads::<pool::FixedSizePool<memory::kind::Device>>();
     crosses_threads::<pool::RingPool<memory::kind::Device>>();
+    crosses_threads::<signal::Signals>();
+    crosses_threads::<signal::Flag<u32>>();
+    crosses_threads::<signal::Counter<u64>>();
+    crosses_threads::<signal::DeviceCounter<u64>>();
+    crosses_threads::<signal::Producer<u64>>();
+    crosses_threads::<signal::Consumer<u64>>();
+    crosses_threads::<signal::SignalKernels>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
     moves_between_threads::<ExecutableGraph>();

@@ -48,6 +48,12 @@ pub enum Feature {
     HostRegister,
     /// Registering memory of the host that devices only read.
     ReadOnlyHostRegister,
+    /// Streams that wait for and write words of 32 bits.
+    StreamMemoryOperations,
+    /// The same with words of 64 bits.
+    StreamMemoryOperations64,
+    /// Streams that wait for a word by [`Comparison::NotAllBits`](crate::signal::Comparison::NotAllBits).
+    StreamWaitNotAllBits,
 }
 
 struct Needs {
@@ -61,7 +67,7 @@ struct Needs {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 15] = [
+    pub const ALL: [Feature; 18] = [
         Feature::DevicePools,
         Feature::HostPools,
         Feature::HostNumaPools,
@@ -77,6 +83,9 @@ impl Feature {
         Feature::Ipc,
         Feature::HostRegister,
         Feature::ReadOnlyHostRegister,
+        Feature::StreamMemoryOperations,
+        Feature::StreamMemoryOperations64,
+        Feature::StreamWaitNotAllBits,
     ];
 
     fn needs(self) -> Needs {
@@ -172,6 +181,24 @@ impl Feature {
                 "CUDA 11.1 and a device that supports it",
                 None,
                 Some(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED),
+            ),
+            Feature::StreamMemoryOperations => of(
+                "a stream that waits for or writes a word",
+                "CUDA 11.7",
+                Some(Capability::StreamMemoryOperations),
+                None,
+            ),
+            Feature::StreamMemoryOperations64 => of(
+                "a stream that waits for or writes a word of 64 bits",
+                "CUDA 11.7 and a device with 64-bit stream memory operations; words of 32 bits need none",
+                Some(Capability::StreamMemoryOperations),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),
+            ),
+            Feature::StreamWaitNotAllBits => of(
+                "a stream that waits for a clear bit",
+                "CUDA 11.7 and a device whose streams wait by NOR; the other comparisons need none",
+                Some(Capability::StreamMemoryOperations),
+                Some(Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR),
             ),
         }
     }

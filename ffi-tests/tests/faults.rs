@@ -15,6 +15,7 @@ use cuda_mem::memory::{
 };
 use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
 use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
@@ -409,6 +410,37 @@ fn guarded_memory(driver: &Driver) -> Outcome {
     Ok(())
 }
 
+/// Flags, counters and rings. All work is done before a wait looks, so that how often it looks does not count.
+fn signals(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.create_context()?;
+    let (stream, patience) = (Stream::new(&context)?, std::time::Duration::from_secs(10));
+    let signals = Signals::new(&context)?;
+    // A fault while mapped memory is opened is no error: then all is pinned.
+    let (question, answer) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u32>(Waiter::Cpu)?);
+    let kernels = SignalKernels::of(&context)?;
+    // It is answered before it is asked for: a kernel that nobody hears of any more must not wait.
+    question.store(3);
+    kernels.echo_flag(&question, &answer, 3, patience, &stream)?;
+    stream.synchronize()?;
+    assert_eq!(answer.wait(Comparison::Equal, 3, &WaitPolicy::default())?, 3);
+    let (mut ready, done) = (signals.counter::<u64>()?, signals.device_counter::<u64>()?);
+    ready.add(1);
+    ready.wait_on(&stream, 1)?;
+    question.wait_on(&stream, Comparison::NotAllBits, 1)?;
+    done.store_on(&stream, 5)?;
+    stream.synchronize()?;
+    assert_eq!(done.wait(5, &WaitPolicy::default())?, 5);
+    let (mut to, mut from) = (signals.ring_to_device::<u64>(8)?, signals.ring_from_device::<u64>(8)?);
+    assert_eq!(to.push_slice(&[1, 2, 3])?, 3);
+    to.close();
+    kernels.echo_ring(&to, &from, patience, &stream)?;
+    kernels.nothing(&stream)?;
+    stream.synchronize()?;
+    let mut items = [0; 4];
+    assert_eq!((from.receive(&mut items, &WaitPolicy::default())?, items), (3, [1, 2, 3, 0]));
+    Ok(())
+}
+
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
 const ENDING: [&str; 15] = [
     "cuMemFree",
@@ -577,6 +609,36 @@ fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
 fn guarded_memory_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("guarded memory", guarded_memory).map(drop)
+}
+
+#[test]
+fn signals_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("signals", signals).map(drop)
+}
+
+#[test]
+fn a_wait_for_a_signal_ends_when_the_device_has_failed() -> Outcome {
+    let _alone = alone();
+    let context = Driver::software()?.device(0)?.primary_context()?;
+    let signals = Signals::new(&context)?;
+    let (flag, mut ring) = (signals.flag::<u32>(Waiter::Cpu)?, signals.ring_from_device::<u32>(8)?);
+    let mut full = signals.ring_to_device::<u32>(1)?;
+    assert!(full.push(1)?);
+    // A kernel that went wrong shows in every later call.
+    let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    let waits: [&mut dyn FnMut() -> Option<Error>; 3] = [
+        &mut || flag.wait(Comparison::Equal, 1, &WaitPolicy::default()).err(),
+        &mut || ring.receive(&mut [0], &WaitPolicy::default()).err(),
+        &mut || full.send(&[2], &WaitPolicy::default()).err(),
+    ];
+    for wait in waits {
+        softgpu::faults([Fault::call("cuStreamQuery", 2, code)]);
+        let error = wait().ok_or("nothing ended the wait")?;
+        softgpu::faults([]);
+        assert_eq!(error.driver_code(), Some(code), "{error}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! Each case runs in a process of its own, since the environment is one for the process.
 
 use cuda_mem::mapped::MappedResource;
-use cuda_mem::{Driver, Error};
+use cuda_mem::signal::{Comparison, Signals, Waiter};
+use cuda_mem::{Driver, Error, Stream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,6 +55,54 @@ fn part_open() {
         Ok(memory) => println!("opened {memory:?}"),
         Err(error) => println!("error: {error}"),
     }
+}
+
+#[test]
+#[ignore = "a part of the tests below, which give it an environment"]
+fn part_signals() -> Result<(), Error> {
+    let context = Driver::load()?.device(0)?.primary_context()?;
+    let (signals, stream) = (Signals::new(&context)?, Stream::new(&context)?);
+    println!("mapped: {}", signals.why_not_mapped().unwrap_or("yes"));
+    let (word, long) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u64>(Waiter::Device)?);
+    // All come at once, where they can be.
+    word.store(1);
+    long.store(1);
+    for (what, result) in [
+        ("32 bits", word.wait_on(&stream, Comparison::Equal, 1)),
+        ("64 bits", long.wait_on(&stream, Comparison::Equal, 1)),
+        ("a write of 64 bits", long.store_on(&stream, 1)),
+        ("a clear bit", word.wait_on(&stream, Comparison::NotAllBits, 1)),
+    ] {
+        println!("{what}: {}", result.map_or_else(|error| error.to_string(), |()| "yes".to_owned()));
+    }
+    stream.synchronize()
+}
+
+#[test]
+fn what_signals_need_is_asked_before_and_the_cpus_own_needs_nothing() {
+    let text = |variable, value| in_a_process("part_signals", &[("CUDA_MEM_LIBCUDA", "softgpu"), (variable, value)]);
+    let all = text("SOFTGPU_DEVICES", "1");
+    assert_eq!(all.matches(": yes").count(), 5, "{all}");
+    let old = text("SOFTGPU_VERSION", "11060");
+    assert_eq!(
+        (old.matches("is not supported here: it needs CUDA 11.7").count(), old.matches(": yes").count()),
+        (4, 1),
+        "{old}"
+    );
+    let narrow = text("SOFTGPU_ATTRIBUTES", "122=0");
+    assert_eq!(
+        (narrow.matches("words of 32 bits need none").count(), narrow.matches(": yes").count()),
+        (2, 3),
+        "{narrow}"
+    );
+    let without_nor = text("SOFTGPU_ATTRIBUTES", "123=0");
+    assert!(without_nor.contains("a clear bit: a stream that waits for a clear bit is not supported"), "{without_nor}");
+    assert_eq!(without_nor.matches(": yes").count(), 4, "{without_nor}");
+    // A driver that does not know the question is tried.
+    assert_eq!(text("SOFTGPU_ATTRIBUTES", "122=unknown,123=unknown").matches(": yes").count(), 5);
+    let pinned = text("CUDA_MEM_LIBVKGDR", "/nowhere/libvkgdr.so.1");
+    assert!(pinned.contains("mapped: mapped memory (") && pinned.contains("/nowhere/libvkgdr.so.1"), "{pinned}");
+    assert_eq!(pinned.matches(": yes").count(), 4, "{pinned}");
 }
 
 #[test]

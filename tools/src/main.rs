@@ -22,9 +22,10 @@ fn main() -> ExitCode {
         cli::Command::PoolMap(options) => pool_map::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
         cli::Command::Bench(bench) => match bench.command {
-            cli::BenchCommand::Pool(options) => bench::run(&options),
+            cli::BenchCommand::Pool(options) => bench::pool::run(&options),
             cli::BenchCommand::Copy(options) => bench::copy::run(&options),
             cli::BenchCommand::Latency(options) => bench::copy::run_latency(&options),
+            cli::BenchCommand::Signal(options) => bench::signal::run(&options),
         },
     }
 }

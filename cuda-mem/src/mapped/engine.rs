@@ -82,6 +82,6 @@ impl sealed::Ordered for MappedMemory {
     }
 
     fn is_idle(&self) -> Result<bool> {
-        self.pending.is_idle()
+        self.pending.is_over()
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The streams whose work uses the memory, each with an event after the last of it.
 #[derive(Default)]
-pub(super) struct Pending(Vec<Use>);
+pub(crate) struct Pending(Vec<Use>);
 
 struct Use {
     stream: Stream,
@@ -23,7 +23,8 @@ impl Pending {
         })
     }
 
-    fn try_record(&mut self, stream: &Stream) -> Result<()> {
+    /// The same, and where it fails the work is the caller's to remember.
+    pub fn try_record(&mut self, stream: &Stream) -> Result<()> {
         if let Some(known) = self.0.iter_mut().find(|known| known.stream == *stream) {
             // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
             known.event.record(stream)?;
@@ -61,10 +62,13 @@ impl Pending {
     }
 
     /// Whether all of it is done.
-    pub fn is_idle(&self) -> Result<bool> {
+    pub fn is_over(&self) -> Result<bool> {
         for used in &self.0 {
-            if used.outstanding.load(Ordering::Acquire) && !used.event.has_passed()? {
-                return Ok(false);
+            if used.outstanding.load(Ordering::Acquire) {
+                if !used.event.has_passed()? {
+                    return Ok(false);
+                }
+                used.outstanding.store(false, Ordering::Release);
             }
         }
         Ok(true)

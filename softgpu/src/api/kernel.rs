@@ -74,10 +74,10 @@ driver_calls! {
         for (n, size) in function.builtin.parameters().iter().enumerate() {
             let at = kernelParams.add(n).read();
             ensure(!at.is_null())?;
-            values.push(match size {
-                4 => u64::from(at.cast::<u32>().read_unaligned()),
-                _ => at.cast::<u64>().read_unaligned(),
-            });
+            match size {
+                4 => values.push(u64::from(at.cast::<u32>().read_unaligned())),
+                _ => (0..size / 8).for_each(|n| values.push(at.cast::<u64>().add(n).read_unaligned())),
+            }
         }
         let launch = Launch { builtin: function.builtin, threads, values, context: stream.context.clone() };
         stream.perform(move || launch.run())

@@ -4,12 +4,13 @@ use super::Global;
 use super::context::Context;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
+use super::ring::{Patience, Ring};
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
 use cuda_sys::CUresult;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a kernel waits for a flag.
@@ -31,11 +32,33 @@ pub(crate) enum Builtin {
     /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two ranges
     /// of bytes differ.
     Differ,
+    /// `cuda_mem_echo_flag(question: u64, answer: u64, rounds: u64, patience: u64, ordered: u64)`: sets a word to 1, 2, ...
+    /// `rounds`, each when another is at least that.
+    EchoFlag,
+    /// `cuda_mem_echo_ring(requests: ring, answers: ring, patience: u64)`: sends items back until the requests are closed.
+    EchoRing,
+    /// `cuda_mem_count_ring(ring, count: u64, patience: u64)`: pushes 0, 1, ... up to `count`.
+    CountRing,
+    /// `cuda_mem_sum_ring(ring, sum: u64, patience: u64)`: adds up items until the ring is closed, and sets a 64-bit word.
+    SumRing,
+    /// `cuda_mem_nothing()`: does nothing.
+    Nothing,
 }
 
 impl Builtin {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::FillBytes, Self::IncrementU32, Self::DoubleBytes, Self::SpinUntil, Self::Answer, Self::Differ];
+    pub(crate) const ALL: [Self; 11] = [
+        Self::FillBytes,
+        Self::IncrementU32,
+        Self::DoubleBytes,
+        Self::SpinUntil,
+        Self::Answer,
+        Self::Differ,
+        Self::EchoFlag,
+        Self::EchoRing,
+        Self::CountRing,
+        Self::SumRing,
+        Self::Nothing,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,16 +68,25 @@ impl Builtin {
             Self::SpinUntil => "spin_until",
             Self::Answer => "answer",
             Self::Differ => "cuda_mem_differ",
+            Self::EchoFlag => "cuda_mem_echo_flag",
+            Self::EchoRing => "cuda_mem_echo_ring",
+            Self::CountRing => "cuda_mem_count_ring",
+            Self::SumRing => "cuda_mem_sum_ring",
+            Self::Nothing => "cuda_mem_nothing",
         }
     }
 
-    /// The sizes of the parameters in bytes.
+    /// The sizes of the parameters in bytes; a ring's descriptor has four words.
     pub(crate) fn parameters(self) -> &'static [usize] {
         match self {
             Self::FillBytes | Self::Answer => &[8, 8, 4],
             Self::IncrementU32 | Self::DoubleBytes => &[8, 8],
             Self::SpinUntil => &[8, 4],
             Self::Differ => &[8; 5],
+            Self::EchoFlag => &[8; 5],
+            Self::EchoRing => &[32, 32, 8],
+            Self::CountRing | Self::SumRing => &[32, 8, 8],
+            Self::Nothing => &[],
         }
     }
 }
@@ -164,9 +196,25 @@ impl Launch {
         if range.is_present() { Ok(range) } else { Err(illegal) }
     }
 
+    /// The ring whose descriptor begins with a word of the parameters.
+    fn ring(&self, first: usize) -> core::result::Result<Ring, (u64, CUresult)> {
+        let [consumer, producer, items] = [0, 1, 2].map(|n| self.value(first + n));
+        let capacity = self.value(first + 3) as u32;
+        if !capacity.is_power_of_two() {
+            return Err((items, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
+        }
+        Ok(Ring {
+            consumer: self.memory(consumer, 2, 4, Use::Write)?,
+            producer: self.memory(producer, 2, 4, Use::Write)?,
+            items: self.memory(items, capacity.into(), 8, Use::Write)?,
+            capacity,
+        })
+    }
+
     fn work(&self) -> core::result::Result<(), (u64, CUresult)> {
         // Each thread has one element, as far as there are elements.
         let count = self.value(1).min(self.threads);
+        let goes_on = || self.context.is_alive();
         match self.builtin {
             Builtin::FillBytes | Builtin::DoubleBytes if count > 0 => {
                 let range = self.memory(self.value(0), count, 1, Use::Write)?;
@@ -216,7 +264,55 @@ impl Launch {
                     }
                 }
             }
-            Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
+            Builtin::EchoFlag => {
+                let (question, answer) =
+                    (self.memory(self.value(0), 1, 4, Use::Read)?, self.memory(self.value(1), 1, 4, Use::Write)?);
+                let mut patience = Patience::new(self.value(3), &goes_on);
+                for number in 1..=self.value(2) {
+                    let number = number as u32;
+                    patience.renew();
+                    // As the driver compares: a word that wrapped around is ahead.
+                    while word(&question, 0).load(Ordering::Acquire).wrapping_sub(number) > i32::MAX as u32 {
+                        if patience.is_over() {
+                            return Ok(());
+                        }
+                    }
+                    word(&answer, 0).store(number, Ordering::Release);
+                }
+            }
+            Builtin::EchoRing => {
+                let (requests, answers) = (self.ring(0)?, self.ring(4)?);
+                let mut patience = Patience::new(self.value(8), &goes_on);
+                while let Some(item) = requests.receive(&mut patience) {
+                    if !answers.send(item, &mut patience) {
+                        break;
+                    }
+                }
+                requests.close_consumer();
+                answers.close_producer();
+            }
+            Builtin::CountRing => {
+                let ring = self.ring(0)?;
+                let mut patience = Patience::new(self.value(5), &goes_on);
+                let mut next = 0;
+                while next < self.value(4) && ring.send(next, &mut patience) {
+                    next += 1;
+                }
+                ring.close_producer();
+            }
+            Builtin::SumRing => {
+                let (ring, sum) = (self.ring(0)?, self.memory(self.value(4), 1, 8, Use::Write)?);
+                let mut patience = Patience::new(self.value(5), &goes_on);
+                let mut total = 0_u64;
+                while let Some(item) = ring.receive(&mut patience) {
+                    total = total.wrapping_add(item);
+                }
+                ring.close_consumer();
+                // SAFETY: aligned and inside the range, which holds its block.
+                let word = unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(sum.address)) };
+                word.store(total, Ordering::Release);
+            }
+            Builtin::Nothing | Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
         }
         Ok(())
     }
@@ -245,7 +341,7 @@ fn byte(range: &Range, offset: usize) -> u8 {
     unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }.load(Ordering::Relaxed)
 }
 
-fn word(range: &Range, offset: usize) -> &AtomicU32 {
+pub(super) fn word(range: &Range, offset: usize) -> &AtomicU32 {
     // SAFETY: aligned and inside the range (checked when it was made), which holds its block.
     unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
 }

@@ -19,6 +19,7 @@ pub(crate) mod notes;
 pub(crate) mod place_pools;
 pub(crate) mod pool;
 pub(crate) mod queue;
+mod ring;
 pub(crate) mod semaphore;
 pub(crate) mod shared_event;
 pub(crate) mod spans;

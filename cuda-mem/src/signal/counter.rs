@@ -1,0 +1,129 @@
+//! Words that only grow.
+
+use super::compare::{Comparison, SignalWord};
+use super::{Flag, WaitPolicy};
+use crate::{Result, Stream};
+use cuda_sys::CUdeviceptr;
+
+/// A count that the CPU keeps and the device waits for: "so many pieces are ready". Only this value counts, and it is not
+/// cloned. Counts may wrap around; who waits for one must be less than half of all numbers behind.
+///
+/// ```
+/// use cuda_mem::signal::{Signals, WaitPolicy};
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// let signals = Signals::new(&context)?;
+/// let (mut ready, done) = (signals.counter::<u32>()?, signals.device_counter::<u32>()?);
+/// for piece in 1..=3 {
+///     ready.wait_on(&stream, piece)?; // the work on a piece waits until it is ready
+///     done.store_on(&stream, piece)?;
+/// }
+/// ready.add(2);
+/// done.wait(2, &WaitPolicy::default())?;
+/// assert_eq!((done.value(), ready.add(1)), (2, 3));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Counter<W: SignalWord> {
+    flag: Flag<W>,
+    /// The count: reading it back from mapped memory would take a microsecond.
+    count: W,
+}
+
+impl<W: SignalWord> Counter<W> {
+    pub(super) fn new(flag: Flag<W>) -> Self {
+        Self { flag, count: W::zeroed() }
+    }
+
+    /// Counts on, after all earlier writes of this thread to any memory. Gives the new count.
+    #[inline]
+    pub fn add(&mut self, more: W) -> W {
+        self.count = self.count.plus(more);
+        self.flag.store(self.count);
+        self.count
+    }
+
+    /// The count.
+    pub fn value(&self) -> W {
+        self.count
+    }
+
+    /// Lets work given to `stream` from now on wait until the count is at least `count`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Flag::wait_on`].
+    #[doc(alias("cuStreamWaitValue32", "cuStreamWaitValue64"))]
+    pub fn wait_on(&self, stream: &Stream, count: W) -> Result<()> {
+        self.flag.wait_on(stream, Comparison::AtLeast, count)
+    }
+
+    /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
+    /// until that work is done.
+    pub fn record_use(&self, stream: &Stream) {
+        self.flag.record_use(stream);
+    }
+
+    /// The device's address of the word, for kernels, which read it. It is valid while the counter lives.
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.flag.device_pointer()
+    }
+}
+
+/// A count that the device keeps and the CPU waits for: "so many pieces are done". Only one kernel or stream at a time
+/// counts; the CPU only looks. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DeviceCounter<W: SignalWord> {
+    flag: Flag<W>,
+}
+
+impl<W: SignalWord> DeviceCounter<W> {
+    pub(super) fn new(flag: Flag<W>) -> Self {
+        Self { flag }
+    }
+
+    /// The count as it is now. What was done before it was counted is seen after this.
+    pub fn value(&self) -> W {
+        self.flag.load()
+    }
+
+    /// Waits until the count is at least `count`, and gives what it was then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Flag::wait`].
+    pub fn wait(&self, count: W, policy: &WaitPolicy) -> Result<W> {
+        self.flag.wait_for("DeviceCounter::wait", Comparison::AtLeast, count, policy)
+    }
+
+    /// Sets the count when all earlier work of a stream is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Flag::store_on`].
+    #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
+    pub fn store_on(&self, stream: &Stream, count: W) -> Result<()> {
+        self.flag.store_on(stream, count)
+    }
+
+    /// Lets work given to `stream` from now on wait until the count is at least `count`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Flag::wait_on`].
+    pub fn wait_on(&self, stream: &Stream, count: W) -> Result<()> {
+        self.flag.wait_on(stream, Comparison::AtLeast, count)
+    }
+
+    /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
+    /// until that work is done.
+    pub fn record_use(&self, stream: &Stream) {
+        self.flag.record_use(stream);
+    }
+
+    /// The device's address of the word, for the kernel that counts. It is valid while the counter or a clone lives.
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.flag.device_pointer()
+    }
+}

@@ -1,0 +1,239 @@
+//! Kernels that answer: `kernels/signal.cu`, made with the header that programs use.
+
+use super::streams::check_stream;
+use super::{Consumer, Flag, Producer, RingDescriptor};
+use crate::error::call;
+use crate::{Context, Result, Stream};
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use core::time::Duration;
+use cuda_sys::CUfunction;
+
+/// Ends with the zero that the driver looks for.
+const PTX: &str = concat!(include_str!("../kernels/signal.ptx"), "\0");
+
+/// The kernels' handles. They end with their context.
+#[derive(Debug)]
+pub(crate) struct Functions {
+    echo_flag: CUfunction,
+    echo_ring: CUfunction,
+    count_ring: CUfunction,
+    sum_ring: CUfunction,
+    nothing: CUfunction,
+}
+
+// SAFETY: a CUfunction is a token that every thread may pass to the driver.
+unsafe impl Send for Functions {}
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
+
+impl Functions {
+    /// Loads the kernels. The module is left to the context, which unloads it when it ends.
+    pub fn load(context: &Context) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut module = ptr::null_mut();
+        // SAFETY: the text ends with a zero, and `module` is writable.
+        unsafe { call!(cuda.cuModuleLoadData(&mut module, PTX.as_ptr().cast())) }?;
+        let function = |name: &CStr| -> Result<CUfunction> {
+            let mut function = ptr::null_mut();
+            // SAFETY: the module is loaded, and `function` is writable.
+            unsafe { call!(cuda.cuModuleGetFunction(&mut function, module, name.as_ptr())) }?;
+            Ok(function)
+        };
+        Ok(Self {
+            echo_flag: function(c"cuda_mem_echo_flag")?,
+            echo_ring: function(c"cuda_mem_echo_ring")?,
+            count_ring: function(c"cuda_mem_count_ring")?,
+            sum_ring: function(c"cuda_mem_sum_ring")?,
+            nothing: function(c"cuda_mem_nothing")?,
+        })
+    }
+}
+
+/// Kernels of one thread that answer the CPU, to try signals and to measure them, and as models for kernels of your own:
+/// they are `cuda-mem/src/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
+///
+/// Each gives up when nothing comes for the time called patience (zero is for ever), and closes its rings when it ends.
+/// The flags and rings know of the kernel, so that their memory stays until it has ended.
+///
+/// ```
+/// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
+/// use std::time::Duration;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// let signals = Signals::new(&context)?;
+/// let mut to = signals.ring_to_device::<u64>(16)?;
+/// let mut from = signals.ring_from_device::<u64>(16)?;
+/// SignalKernels::of(&context)?.echo_ring(&to, &from, Duration::from_secs(10), &stream)?;
+/// to.push_slice(&[7, 8])?;
+/// let mut items = [0; 2];
+/// while from.available()? < 2 {}
+/// assert_eq!((from.pop_slice(&mut items)?, items), (2, [7, 8]));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SignalKernels {
+    context: Context,
+}
+
+impl SignalKernels {
+    /// The kernels of a context; the driver compiles them when they are first asked for.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: it is older than CUDA 10.0, or the device than compute capability 7.0.
+    pub fn of(context: &Context) -> Result<Self> {
+        context.signal_kernels()?;
+        Ok(Self { context: context.clone() })
+    }
+
+    /// Sets `answer` to 1, 2, and so on to `rounds`, each when `question` is at least that. The answers tell of nothing but
+    /// themselves (`cudamem::post`), which is the fastest.
+    ///
+    /// # Errors
+    ///
+    /// The stream or a flag is another context's, or the stream captures; the driver refuses.
+    pub fn echo_flag(
+        &self,
+        question: &Flag<u32>,
+        answer: &Flag<u32>,
+        rounds: u64,
+        patience: Duration,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.echo(question, answer, rounds, patience, false, stream)
+    }
+
+    /// The same, and each answer comes after all that the kernel wrote before (`cudamem::set`), as where it tells of data.
+    ///
+    /// # Errors
+    ///
+    /// As [`echo_flag`](Self::echo_flag).
+    pub fn echo_flag_in_order(
+        &self,
+        question: &Flag<u32>,
+        answer: &Flag<u32>,
+        rounds: u64,
+        patience: Duration,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.echo(question, answer, rounds, patience, true, stream)
+    }
+
+    fn echo(
+        &self,
+        question: &Flag<u32>,
+        answer: &Flag<u32>,
+        mut rounds: u64,
+        patience: Duration,
+        ordered: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        const CALL: &str = "SignalKernels::echo_flag";
+        check_stream(CALL, question.signals().context(), stream)?;
+        check_stream(CALL, answer.signals().context(), stream)?;
+        let (mut question_at, mut answer_at) = (question.device_pointer(), answer.device_pointer());
+        let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
+        let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
+        // SAFETY: the kernel's parameters are these five; the flags' memory stays until its end is waited for.
+        unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) }?;
+        question.record_use(stream);
+        answer.record_use(stream);
+        Ok(())
+    }
+
+    /// Sends every item of one ring back by the other, until the first is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`echo_flag`](Self::echo_flag).
+    pub fn echo_ring(
+        &self,
+        requests: &Producer<u64>,
+        answers: &Consumer<u64>,
+        patience: Duration,
+        stream: &Stream,
+    ) -> Result<()> {
+        const CALL: &str = "SignalKernels::echo_ring";
+        check_stream(CALL, requests.signals().context(), stream)?;
+        check_stream(CALL, answers.signals().context(), stream)?;
+        let (mut input, mut output) = (requests.descriptor(), answers.descriptor());
+        let mut patience = nanoseconds(patience);
+        let mut arguments = [descriptor(&mut input), descriptor(&mut output), argument(&mut patience)];
+        // SAFETY: the kernel's parameters are these three; the rings' memory stays until its end is waited for.
+        unsafe { self.launch(self.context.signal_kernels()?.echo_ring, &mut arguments, stream) }?;
+        requests.record_use(stream);
+        answers.record_use(stream);
+        Ok(())
+    }
+
+    /// Pushes 0, 1, and so on, `count` items.
+    ///
+    /// # Errors
+    ///
+    /// As [`echo_flag`](Self::echo_flag).
+    pub fn count_ring(&self, ring: &Consumer<u64>, count: u64, patience: Duration, stream: &Stream) -> Result<()> {
+        check_stream("SignalKernels::count_ring", ring.signals().context(), stream)?;
+        let (mut output, mut count, mut patience) = (ring.descriptor(), count, nanoseconds(patience));
+        let mut arguments = [descriptor(&mut output), argument(&mut count), argument(&mut patience)];
+        // SAFETY: the kernel's parameters are these three; the ring's memory stays until its end is waited for.
+        unsafe { self.launch(self.context.signal_kernels()?.count_ring, &mut arguments, stream) }?;
+        ring.record_use(stream);
+        Ok(())
+    }
+
+    /// Adds up all items until the ring is closed, and sets `sum` then.
+    ///
+    /// # Errors
+    ///
+    /// As [`echo_flag`](Self::echo_flag).
+    pub fn sum_ring(&self, ring: &Producer<u64>, sum: &Flag<u64>, patience: Duration, stream: &Stream) -> Result<()> {
+        const CALL: &str = "SignalKernels::sum_ring";
+        check_stream(CALL, ring.signals().context(), stream)?;
+        check_stream(CALL, sum.signals().context(), stream)?;
+        let (mut input, mut sum_at, mut patience) = (ring.descriptor(), sum.device_pointer(), nanoseconds(patience));
+        let mut arguments = [descriptor(&mut input), argument(&mut sum_at), argument(&mut patience)];
+        // SAFETY: the kernel's parameters are these three; the memory stays until its end is waited for.
+        unsafe { self.launch(self.context.signal_kernels()?.sum_ring, &mut arguments, stream) }?;
+        ring.record_use(stream);
+        sum.record_use(stream);
+        Ok(())
+    }
+
+    /// Does nothing: what a launch costs, to compare with.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn nothing(&self, stream: &Stream) -> Result<()> {
+        check_stream("SignalKernels::nothing", &self.context, stream)?;
+        // SAFETY: the kernel takes nothing, and touches nothing.
+        unsafe { self.launch(self.context.signal_kernels()?.nothing, &mut [], stream) }
+    }
+
+    /// One thread.
+    ///
+    /// # Safety
+    ///
+    /// The arguments point to values of the kernel's parameters; what they name lives until the kernel has ended.
+    unsafe fn launch(&self, function: CUfunction, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
+        check_stream("SignalKernels", &self.context, stream)?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let (stream, arguments, none) = (stream.raw(), arguments.as_mut_ptr(), ptr::null_mut());
+        // SAFETY: this function's contract.
+        unsafe { call!(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none)) }
+    }
+}
+
+fn argument(value: &mut u64) -> *mut c_void {
+    ptr::from_mut(value).cast()
+}
+
+fn descriptor(value: &mut RingDescriptor) -> *mut c_void {
+    ptr::from_mut(value).cast()
+}
+
+fn nanoseconds(patience: Duration) -> u64 {
+    u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)
+}

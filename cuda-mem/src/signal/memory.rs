@@ -1,0 +1,374 @@
+//! The memory that words and rings are cut from.
+
+use super::Placement;
+use super::compare::SignalWord;
+use crate::context::Liveness;
+use crate::host_copy;
+use crate::mapped::{Pending, SharedMemory};
+use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory, check_not_capturing};
+use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
+use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
+use core::fmt;
+use core::ptr::NonNull;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What has lines of its own begins at a multiple of this: GPUs of today move 128 bytes at a time.
+pub(super) const LINE: usize = 128;
+/// How much is allocated at a time.
+const CHUNK: usize = 64 << 10;
+const PAGE: usize = 4096;
+
+/// Pages of this process's own. They stay when a context ends, so that a wait may look at them at any time.
+struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the pages are this value's alone; what reaches them does so by atomic words and by the ring's protocol.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    fn new(size: usize) -> Result<Self> {
+        let refusal = || Error::OutOfMemory {
+            call: "Signals",
+            requested: size,
+            device: "the host".into(),
+            free: None,
+            message: "the system has no memory".into(),
+        };
+        let layout = Layout::from_size_align(size, PAGE).map_err(|_| refusal())?;
+        // SAFETY: the size is not 0.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refusal)?;
+        Ok(Self { start, layout })
+    }
+}
+
+// SAFETY: the pages stay where they are, and are used by nothing but what this module lends.
+unsafe impl HostOwner for Pages {
+    type Element = u8;
+
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    fn length(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated so, and nobody else has it.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory that CPU and device see alike, all zeros at first.
+struct Chunk {
+    host: NonNull<u8>,
+    device: CUdeviceptr,
+    #[expect(dead_code, reason = "held for its drop")]
+    owner: Owner,
+}
+
+#[expect(dead_code, reason = "held for its drop")]
+enum Owner {
+    Mapped(SharedMemory),
+    Pinned(Buffer<u8, crate::memory::kind::Pinned>),
+}
+
+// SAFETY: the address is the owner's memory, which any thread may reach by atomic words and by the ring's protocol.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    fn pinned(context: &Context, stream: &Stream, size: usize) -> Result<Self> {
+        let pages = Pages::new(size)?;
+        let host = pages.start;
+        let registered = RegisteredMemory::new(context, pages, RegisterOptions::default()).map_err(Error::from)?;
+        let buffer = registered.buffer(stream)?;
+        Ok(Self { host, device: buffer.device_pointer(), owner: Owner::Pinned(buffer) })
+    }
+
+    fn mapped(resource: &MappedResource, size: usize) -> Result<Self> {
+        let memory = resource.allocate(size)?.into_shared();
+        memory.copy_from_slice(0, &vec![0u8; size])?;
+        let host = NonNull::new(memory.host_pointer()).unwrap_or(NonNull::dangling());
+        Ok(Self { host, device: memory.device_pointer(), owner: Owner::Mapped(memory) })
+    }
+}
+
+/// All memory of one placement: chunks, and which parts of them are used. A chunk stays until the arena ends.
+pub(super) struct Arena {
+    placement: Placement,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    places: Suballocator,
+    chunks: Vec<(RegionId, Arc<Chunk>)>,
+}
+
+/// What an arena's chunks are made of.
+pub(super) enum Source<'source> {
+    Pinned(&'source Context, &'source Stream),
+    Mapped(&'source MappedResource),
+}
+
+impl Arena {
+    pub fn new(placement: Placement) -> Result<Arc<Self>> {
+        let options = SuballocatorOptions { granularity: LINE as u64 };
+        let places = Suballocator::new(options).map_err(|error| no_place(LINE, &error))?;
+        Ok(Arc::new(Self { placement, inner: Mutex::new(Inner { places, chunks: Vec::new() }) }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whole lines, all zeros.
+    pub fn allocate(self: &Arc<Self>, size: usize, source: Source<'_>) -> Result<Lines> {
+        let mut inner = self.lock();
+        let wanted = size as u64;
+        let block = match inner.places.allocate(wanted, LINE as u64) {
+            Some(block) => block,
+            None => {
+                let size = size.next_multiple_of(CHUNK);
+                let chunk = match source {
+                    Source::Pinned(context, stream) => Chunk::pinned(context, stream, size)?,
+                    Source::Mapped(resource) => Chunk::mapped(resource, size)?,
+                };
+                let region = inner.places.add_region(size as u64).map_err(|error| no_place(size, &error))?;
+                inner.chunks.push((region, Arc::new(chunk)));
+                let block = inner.places.allocate(wanted, LINE as u64);
+                block.ok_or_else(|| no_place(size, &"the new chunk is too small"))?
+            }
+        };
+        let chunk = inner.chunks.iter().find(|(region, _)| *region == block.region);
+        let chunk = chunk.map(|(_, chunk)| chunk.clone()).ok_or_else(|| no_place(size, &"the chunk is gone"))?;
+        drop(inner);
+        // SAFETY: the block lies within the chunk.
+        let host = unsafe { chunk.host.add(block.offset as usize) };
+        let device = chunk.device + block.offset;
+        let place = Arc::new(Place { arena: self.clone(), chunk, id: block.id });
+        let lines = Lines { host, device, placement: self.placement, place };
+        lines.clear(size);
+        Ok(lines)
+    }
+}
+
+#[cold]
+fn no_place(requested: usize, why: &dyn fmt::Display) -> Error {
+    let device = "the host".into();
+    Error::OutOfMemory { call: "Signals", requested, device, free: None, message: why.to_string().into() }
+}
+
+/// A part of a chunk. It goes back to the arena when this ends; no device work may use it any more.
+struct Place {
+    arena: Arc<Arena>,
+    #[expect(dead_code, reason = "held for its drop")]
+    chunk: Arc<Chunk>,
+    id: BlockId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The id is this value's own, so that it is known.
+        let _ = self.arena.lock().places.free(self.id);
+    }
+}
+
+/// Some lines of a chunk. Clones are the same lines.
+#[derive(Clone)]
+pub(super) struct Lines {
+    host: NonNull<u8>,
+    device: CUdeviceptr,
+    placement: Placement,
+    place: Arc<Place>,
+}
+
+// SAFETY: the address is of the chunk, which any thread may reach by atomic words and by the ring's protocol.
+unsafe impl Send for Lines {}
+// SAFETY: as above.
+unsafe impl Sync for Lines {}
+
+impl Lines {
+    /// The CPU's address of a byte of them.
+    #[inline]
+    pub fn host(&self, offset: usize) -> *mut u8 {
+        // Within the chunk: whoever asks knows how much it allocated.
+        self.host.as_ptr().wrapping_add(offset)
+    }
+
+    /// The device's address of a byte of them.
+    pub fn device(&self, offset: usize) -> CUdeviceptr {
+        self.device + offset as CUdeviceptr
+    }
+
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn clear(&self, size: usize) {
+        let zeros = [0u8; LINE];
+        for offset in (0..size).step_by(LINE) {
+            // SAFETY: the lines are this value's alone, and have `size` bytes.
+            unsafe { host_copy::store(zeros.as_ptr(), self.host(offset), LINE.min(size - offset)) };
+        }
+        host_copy::store_fence();
+    }
+
+    /// Reads the word at a byte. What its writer did before the write is seen after this.
+    ///
+    /// # Safety
+    ///
+    /// The word lies within the lines, is aligned, and holds nothing but words of this size.
+    #[inline]
+    pub unsafe fn load<W: SignalWord>(&self, offset: usize) -> W {
+        // SAFETY: this function's contract; the chunk lives.
+        unsafe { W::load(self.host(offset)) }
+    }
+
+    /// Writes the word at a byte, after all earlier writes of this thread to any memory, and posts it.
+    ///
+    /// # Safety
+    ///
+    /// As [`load`](Self::load).
+    #[inline]
+    pub unsafe fn store<W: SignalWord>(&self, offset: usize, value: W) {
+        // What the word tells of may lie in write-combining memory, which keeps no order of its own.
+        host_copy::store_fence();
+        // SAFETY: this function's contract; the chunk lives.
+        unsafe { W::store(self.host(offset), value) };
+        if self.placement() == Placement::Mapped {
+            // The CPU keeps a write to such memory back until there are more of them.
+            host_copy::store_fence();
+        }
+    }
+}
+
+/// Device work, as far as it was told.
+#[derive(Default)]
+struct Work {
+    /// Streams whose work so far uses the memory. No event is recorded until somebody asks whether it is done: a stream
+    /// would have to do that too, between a wait and a write.
+    noted: Vec<Stream>,
+    recorded: Pending,
+}
+
+impl Work {
+    fn note(&mut self, stream: &Stream) {
+        // On another thread, the per-thread default stream would be another one.
+        let now = stream.raw() == CU_STREAM_PER_THREAD && self.recorded.try_record(stream).is_ok();
+        if !now && !self.noted.contains(stream) {
+            self.noted.push(stream.clone());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.noted.is_empty() && self.recorded.is_empty()
+    }
+
+    /// Records what is noted. A stream that captures now, or for which the driver has no event, stays noted.
+    fn settle(&mut self) {
+        let recorded = &mut self.recorded;
+        self.noted.retain(|stream| !matches!(stream.is_capturing(), Ok(false)) || recorded.try_record(stream).is_err());
+    }
+
+    fn is_over(&mut self) -> Result<bool> {
+        self.settle();
+        for stream in &self.noted {
+            // A question to a stream that captures would end the capture.
+            if stream.is_capturing()? || !stream.is_done()? {
+                return Ok(false);
+            }
+        }
+        self.recorded.is_over()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.settle();
+        for stream in &self.noted {
+            check_not_capturing("Signals", stream)?;
+            stream.synchronize()?;
+        }
+        self.noted.clear();
+        self.recorded.wait()
+    }
+}
+
+/// The device work that uses some lines, as far as it was told. The lines go back only when it is done: where this ends
+/// before, they retire with it.
+pub(super) struct Uses {
+    work: Mutex<Work>,
+    places: Vec<Arc<Place>>,
+    retired: Arc<Retired>,
+}
+
+impl Uses {
+    pub fn new(lines: &[&Lines], retired: &Arc<Retired>) -> Self {
+        let places = lines.iter().map(|lines| lines.place.clone()).collect();
+        Self { work: Mutex::default(), places, retired: retired.clone() }
+    }
+
+    /// Remembers the work given to `stream` so far.
+    pub fn note(&self, stream: &Stream) {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).note(stream);
+    }
+}
+
+impl Drop for Uses {
+    fn drop(&mut self) {
+        let work = core::mem::take(self.work.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if !work.is_empty() {
+            self.retired.lock().push((work, core::mem::take(&mut self.places)));
+            self.retired.release();
+        }
+    }
+}
+
+/// What ended while device work used it. A kernel may wait for several flags and rings, so that none waits for the kernel
+/// when it ends: another's end may be what the kernel waits for.
+pub(super) struct Retired {
+    context: Context,
+    waiting: Mutex<Vec<(Work, Vec<Arc<Place>>)>>,
+}
+
+impl Retired {
+    pub fn new(context: &Context) -> Arc<Self> {
+        Arc::new(Self { context: context.clone(), waiting: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Work, Vec<Arc<Place>>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what no work uses any more. Where the driver does not say, it stays.
+    pub fn release(&self) {
+        if self.lock().is_empty() || self.context.liveness() != Liveness::Alive {
+            return;
+        }
+        // Dropped after the lock: streams and events may end, and their errors may be told to a hook.
+        let over: Vec<_> = self.lock().extract_if(.., |(work, _)| work.is_over().unwrap_or(false)).collect();
+        drop(over);
+    }
+
+    /// Waits for all work, and gives everything back.
+    pub fn wait(&self) {
+        for (mut work, places) in core::mem::take(&mut *self.lock()) {
+            // A context that is gone has no work left, and its events must not be touched.
+            if self.context.liveness() == Liveness::Alive
+                && let Err(error) = work.wait()
+            {
+                self.context.drop_errors().push("waiting for device work before giving back a signal's memory", error);
+                if !work.noted.is_empty() {
+                    // Nobody knows when the work is done: the memory must not become other memory.
+                    core::mem::forget(places);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What the two sides of a ring agree on. `cudamem/signal.cuh` states the same; a test compares them.
+
+use super::indices::capacity_for;
+use crate::{Error, Result};
+use bytemuck::{Pod, Zeroable};
+use cuda_sys::CUdeviceptr;
+
+/// What a kernel gets to use the other end of a ring: `cudamem::ring_descriptor` in CUDA C++, passed by value. It is plain
+/// data; the addresses are the device's, and valid while the CPU's end lives.
+///
+/// The consumer's memory begins with a line of 128 bytes: the tail (`u32`, how many items were pushed, wrapped around),
+/// and whether the producer has closed (`u32`); the items follow. The producer's memory is one such line: the head (how
+/// many items were popped), and whether the consumer has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RingDescriptor {
+    /// Where the consumer looks: the tail.
+    pub consumer_line: CUdeviceptr,
+    /// Where the producer looks: the head.
+    pub producer_line: CUdeviceptr,
+    /// The items.
+    pub items: CUdeviceptr,
+    /// How many items the ring holds: a power of two.
+    pub capacity: u32,
+    /// The size of an item in bytes.
+    pub item_size: u32,
+}
+
+impl RingDescriptor {
+    /// How much of the memory each side's line takes, in bytes.
+    pub const LINE: usize = super::super::memory::LINE;
+    /// Where in a line the index is, in bytes.
+    pub const INDEX: usize = 0;
+    /// Where in a line it says that its writer has closed, in bytes.
+    pub const CLOSED: usize = 4;
+}
+
+/// The measures of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub capacity: u32,
+    pub item_size: u32,
+    /// Of the consumer's memory, in bytes.
+    pub size: usize,
+}
+
+impl Layout {
+    pub const LINE: usize = RingDescriptor::LINE;
+
+    /// The layout of a ring that holds at least so many items.
+    pub fn of<T: Pod>(call: &'static str, items: usize) -> Result<Self> {
+        const { assert!(size_of::<T>() != 0, "an item of a ring has a size") };
+        let of = |capacity: u32| {
+            let size = size_of::<T>().checked_mul(capacity as usize)?.checked_add(Self::LINE)?;
+            let fits = isize::try_from(size.checked_next_multiple_of(1 << 20)?).is_ok();
+            fits.then_some(Self { capacity, item_size: u32::try_from(size_of::<T>()).ok()?, size })
+        };
+        capacity_for(items).and_then(of).ok_or_else(|| Error::InvalidArgument {
+            call,
+            argument: "items",
+            value: items.to_string().into(),
+            rule: "a ring holds at most 2^31 items, and its memory must be addressable",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_a_line_and_its_items() {
+        let layout = |items| Layout::of::<[u8; 12]>("test", items);
+        assert_eq!(layout(5), Ok(Layout { capacity: 8, item_size: 12, size: 128 + 96 }));
+        let text = layout((1 << 31) + 1).unwrap_err().to_string();
+        assert!(text.contains("items is 2147483649") && text.contains("2^31"), "{text}");
+    }
+}

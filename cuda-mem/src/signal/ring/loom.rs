@@ -1,0 +1,97 @@
+//! The ring's protocol under every order in which two threads may meet, and every value that their memory may show.
+
+use super::protocol::{End, RingMemory, Side};
+use core::ops::Range;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+
+/// A ring of two slots that loom looks at. Its words are ordered as the real ones are.
+struct Watched {
+    items: [UnsafeCell<u32>; 2],
+    indices: [AtomicU32; 2],
+    closed: [AtomicU32; 2],
+}
+
+impl RingMemory<u32> for Arc<Watched> {
+    fn capacity(&self) -> u32 {
+        2
+    }
+
+    fn index(&self, of: Side) -> u32 {
+        self.indices[of as usize].load(Ordering::Acquire)
+    }
+
+    fn publish(&self, of: Side, index: u32) {
+        self.indices[of as usize].store(index, Ordering::Release);
+    }
+
+    fn is_closed(&self, side: Side) -> bool {
+        self.closed[side as usize].load(Ordering::Acquire) != 0
+    }
+
+    fn close(&self, side: Side) {
+        self.closed[side as usize].store(1, Ordering::Release);
+    }
+
+    unsafe fn write(&self, slots: Range<usize>, items: &[u32]) {
+        for (cell, item) in self.items[slots].iter().zip(items) {
+            // SAFETY: the slots are the producer's: loom checks it.
+            cell.with_mut(|at| unsafe { *at = *item });
+        }
+    }
+
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [u32]) {
+        for (cell, item) in self.items[slots].iter().zip(items) {
+            // SAFETY: the slots are the consumer's: loom checks it.
+            *item = cell.with(|at| unsafe { *at });
+        }
+    }
+}
+
+#[test]
+fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
+    loom::model(|| {
+        let start = u32::MAX; // the indices wrap around
+        let ring = Arc::new(Watched {
+            items: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            indices: [AtomicU32::new(start), AtomicU32::new(start)],
+            closed: [AtomicU32::new(0), AtomicU32::new(0)],
+        });
+        let mut producer = End::new(ring.clone());
+        producer.restart(start);
+        let sender = thread::spawn(move || {
+            let mut next = 1;
+            while next <= 3 {
+                let items = [next, next + 1];
+                match producer.push(&items[..(4 - next as usize).min(2)]) {
+                    Ok(0) => thread::yield_now(),
+                    Ok(count) => next += count as u32,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            producer.memory.close(Side::Producer);
+        });
+        let mut consumer = End::new(ring);
+        consumer.restart(start);
+        let mut expected = 1;
+        loop {
+            let closed = consumer.memory.is_closed(Side::Producer);
+            let mut items = [0; 2];
+            let count = consumer.pop(&mut items).expect("the indices fit");
+            for item in &items[..count] {
+                assert_eq!(*item, expected);
+                expected += 1;
+            }
+            if count == 0 {
+                if closed {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        assert_eq!(expected, 4);
+        sender.join().expect("no thread panics");
+    });
+}

@@ -1,0 +1,317 @@
+//! Rings of items between the CPU and a kernel: one producer, one consumer.
+
+mod indices;
+mod layout;
+#[cfg(all(test, not(miri)))]
+mod loom;
+mod protocol;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use super::memory::Lines;
+use super::wait::{Waited, wait};
+use super::{Placement, SignalError, Signals, WaitPolicy};
+use crate::{Result, Stream};
+use bytemuck::Pod;
+use core::fmt;
+pub(super) use layout::Layout;
+pub use layout::RingDescriptor;
+use protocol::{End, RingMemory, Side};
+use raw::Memory;
+
+/// The CPU's end of a ring to the device. There is one, and it is not cloned; the other end is a kernel's, by the
+/// [`descriptor`](Self::descriptor) and `cudamem::ring_consumer` of the header.
+///
+/// Pushing is a few stores and no call of the driver. Its end closes the ring: the kernel gets what was pushed, and then
+/// learns that nothing more comes. The memory serves nothing else until the work is done that
+/// [`record_use`](Self::record_use) told of.
+///
+/// ```
+/// use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
+/// use std::time::Duration;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// let signals = Signals::new(&context)?;
+/// let mut ring = signals.ring_to_device::<u64>(64)?;
+/// let sum = signals.flag::<u64>(Waiter::Cpu)?;
+/// SignalKernels::of(&context)?.sum_ring(&ring, &sum, Duration::from_secs(10), &stream)?;
+///
+/// assert!(ring.push(1)?); // there is room
+/// ring.send(&[2, 3, 4], &WaitPolicy::default())?; // waits for room where there is none
+/// ring.close(); // the kernel adds up what is left, and ends
+/// stream.synchronize()?;
+/// assert_eq!(sum.load(), 10);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Producer<T: Pod> {
+    end: End<T, Memory>,
+}
+
+/// The CPU's end of a ring from the device. There is one, and it is not cloned; the other end is a kernel's, by the
+/// [`descriptor`](Self::descriptor) and `cudamem::ring_producer` of the header.
+///
+/// Its end closes the ring, so that a kernel that waits for room learns that none will come. The memory serves nothing else
+/// until the work is done that [`record_use`](Self::record_use) told of.
+///
+/// ```
+/// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
+/// use std::time::Duration;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// let signals = Signals::new(&context)?;
+/// let mut ring = signals.ring_from_device::<u64>(64)?;
+/// assert_eq!(ring.pop()?, None);
+/// SignalKernels::of(&context)?.count_ring(&ring, 1000, Duration::from_secs(10), &stream)?;
+///
+/// let (mut next, mut items) = (0, [0; 32]);
+/// loop {
+///     let count = ring.receive(&mut items, &WaitPolicy::default())?;
+///     if count == 0 {
+///         break; // the kernel has closed its end
+///     }
+///     for item in &items[..count] {
+///         assert_eq!(*item, next);
+///         next += 1;
+///     }
+/// }
+/// assert_eq!(next, 1000);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Consumer<T: Pod> {
+    end: End<T, Memory>,
+}
+
+impl<T: Pod> Producer<T> {
+    pub(super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    }
+
+    /// Pushes an item if there is room; says whether.
+    ///
+    /// # Errors
+    ///
+    /// The other end's index cannot be: [`SignalError::OutOfStep`].
+    #[inline]
+    pub fn push(&mut self, item: T) -> Result<bool> {
+        Ok(self.end.push(core::slice::from_ref(&item))? == 1)
+    }
+
+    /// Pushes the first items of a slice, as many as have room, and publishes them at once: one fence for all. Gives how
+    /// many; 0 if the ring is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    #[inline]
+    pub fn push_slice(&mut self, items: &[T]) -> Result<usize> {
+        self.end.push(items)
+    }
+
+    /// Pushes all items, and waits for room where there is none. Gives how many were pushed: fewer than all only if the
+    /// other end has closed.
+    ///
+    /// # Errors
+    ///
+    /// No room came in time: [`SignalError::TimedOut`]; the items before are pushed. The policy's time is for each wait.
+    /// Otherwise as [`push`](Self::push), or the context has ended, or the device has failed.
+    pub fn send(&mut self, items: &[T], policy: &WaitPolicy) -> Result<usize> {
+        // Nobody pops what is pushed to an end that has closed.
+        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(items)? };
+        while sent < items.len() {
+            let (rest, signals) = (&items[sent..], self.signals().clone());
+            let poll = || {
+                if self.is_closed() {
+                    return Ok(Some(0));
+                }
+                Ok(Some(self.end.push(rest)?).filter(|count| *count != 0))
+            };
+            match wait(policy, poll, || signals.health())? {
+                Waited::For(0) => break,
+                Waited::For(count) => sent += count,
+                Waited::InVain(waited) => {
+                    return Err(SignalError::TimedOut {
+                        call: "Producer::send",
+                        what: "the head of the full ring",
+                        comparison: "at least",
+                        wanted: u64::from(self.end.position().wrapping_sub(self.capacity() as u32).wrapping_add(1)),
+                        seen: u64::from(RingMemory::<T>::index(&self.end.memory, Side::Consumer)),
+                        waited,
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// How many items have room now.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn room(&mut self) -> Result<usize> {
+        Ok(self.end.room(u32::MAX)? as usize)
+    }
+
+    /// Whether the other end has closed: nobody pops any more.
+    pub fn is_closed(&self) -> bool {
+        RingMemory::<T>::is_closed(&self.end.memory, Side::Consumer)
+    }
+
+    /// Says that no more items come. The other end gets those that were pushed. A drop does it too.
+    pub fn close(&mut self) {
+        RingMemory::<T>::close(&self.end.memory, Side::Producer);
+    }
+}
+
+impl<T: Pod> Consumer<T> {
+    pub(super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    }
+
+    /// Pops an item, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The other end's index cannot be: [`SignalError::OutOfStep`].
+    #[inline]
+    pub fn pop(&mut self) -> Result<Option<T>> {
+        let mut item = T::zeroed();
+        let count = self.end.pop(core::slice::from_mut(&mut item))?;
+        Ok((count == 1).then_some(item))
+    }
+
+    /// Pops as many items as are there, at most as many as the slice holds, and frees their slots at once. Gives how many;
+    /// 0 if the ring is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`pop`](Self::pop).
+    #[inline]
+    pub fn pop_slice(&mut self, items: &mut [T]) -> Result<usize> {
+        self.end.pop(items)
+    }
+
+    /// Pops at least one item, and waits where there is none. Gives how many: 0 only if the other end has closed and the
+    /// ring is empty, or if the slice is.
+    ///
+    /// # Errors
+    ///
+    /// Nothing came in time: [`SignalError::TimedOut`]. Otherwise as [`pop`](Self::pop), or the context has ended, or the
+    /// device has failed.
+    pub fn receive(&mut self, items: &mut [T], policy: &WaitPolicy) -> Result<usize> {
+        if items.is_empty() {
+            return Ok(0);
+        }
+        if let Some(count) = self.look(items)? {
+            return Ok(count);
+        }
+        let signals = self.signals().clone();
+        match wait(policy, || self.look(items), || signals.health())? {
+            Waited::For(count) => Ok(count),
+            Waited::InVain(waited) => Err(SignalError::TimedOut {
+                call: "Consumer::receive",
+                what: "the tail of the empty ring",
+                comparison: "at least",
+                wanted: u64::from(self.end.position().wrapping_add(1)),
+                seen: u64::from(RingMemory::<T>::index(&self.end.memory, Side::Producer)),
+                waited,
+            }
+            .into()),
+        }
+    }
+
+    /// Pops what is there: none if there may still come some, 0 if not.
+    #[inline]
+    fn look(&mut self, items: &mut [T]) -> Result<Option<usize>> {
+        // Closing comes after the last push: so this is asked first.
+        let closed = self.is_closed();
+        let count = self.end.pop(items)?;
+        Ok((count != 0 || closed).then_some(count))
+    }
+
+    /// How many items are there now.
+    ///
+    /// # Errors
+    ///
+    /// As [`pop`](Self::pop).
+    pub fn available(&mut self) -> Result<usize> {
+        Ok(self.end.filled(u32::MAX)? as usize)
+    }
+
+    /// Whether the other end has closed. Items that it pushed before may still be there.
+    pub fn is_closed(&self) -> bool {
+        RingMemory::<T>::is_closed(&self.end.memory, Side::Producer)
+    }
+
+    /// Says that no more items are popped, so that the other end need not wait for room. A drop does it too.
+    pub fn close(&mut self) {
+        RingMemory::<T>::close(&self.end.memory, Side::Consumer);
+    }
+}
+
+/// What both ends have.
+macro_rules! ends {
+    ($($end:ident closes $side:ident),*) => { $(
+        impl<T: Pod> $end<T> {
+            /// What a kernel gets to use the other end. One kernel at a time, with one thread, may use it; the next one
+            /// goes on where it ended.
+            pub fn descriptor(&self) -> RingDescriptor {
+                self.end.memory.descriptor()
+            }
+
+            /// Tells the ring that work given to `stream` so far uses it: kernels that were launched with its
+            /// descriptor. The ring's memory serves nothing else until that
+            /// work is done.
+            pub fn record_use(&self, stream: &Stream) {
+                self.end.memory.record_use(stream);
+            }
+
+            /// How many items the ring holds.
+            pub fn capacity(&self) -> usize {
+                RingMemory::<T>::capacity(&self.end.memory) as usize
+            }
+
+            /// Where the consumer's memory lies (items and tail), and the producer's (the head).
+            pub fn placements(&self) -> (Placement, Placement) {
+                self.end.memory.placements()
+            }
+
+            /// The memory that the ring is of.
+            pub fn signals(&self) -> &Signals {
+                &self.end.memory.signals
+            }
+
+            /// A ring that nobody has used yet, with both indices at `position`: for tests of what happens after 2^32
+            /// items.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn at_position(mut self, position: u32) -> Self {
+                RingMemory::<T>::publish(&self.end.memory, Side::Producer, position);
+                RingMemory::<T>::publish(&self.end.memory, Side::Consumer, position);
+                self.end.restart(position);
+                self
+            }
+        }
+
+        impl<T: Pod> Drop for $end<T> {
+            fn drop(&mut self) {
+                RingMemory::<T>::close(&self.end.memory, Side::$side);
+            }
+        }
+
+        impl<T: Pod> fmt::Debug for $end<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($end))
+                    .field("descriptor", &self.descriptor())
+                    .field("position", &self.end.position())
+                    .field("closed", &self.is_closed())
+                    .finish()
+            }
+        }
+    )* };
+}
+ends!(Producer closes Producer, Consumer closes Consumer);

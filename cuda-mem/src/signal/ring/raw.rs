@@ -1,0 +1,103 @@
+//! A ring's memory of CPU and device.
+
+use super::layout::{Layout, RingDescriptor};
+use super::protocol::{RingMemory, Side};
+use crate::Stream;
+use crate::host_copy;
+use crate::signal::memory::{Lines, Uses};
+use crate::signal::{Placement, Signals};
+use bytemuck::Pod;
+use core::ops::Range;
+
+/// Lines of the two sides, as the layout has them.
+pub(super) struct Memory {
+    uses: Uses,
+    consumer: Lines,
+    producer: Lines,
+    layout: Layout,
+    pub signals: Signals,
+}
+
+impl Memory {
+    pub fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+        Self {
+            uses: Uses::new(&[&consumer, &producer], signals.retired()),
+            consumer,
+            producer,
+            layout,
+            signals: signals.clone(),
+        }
+    }
+
+    /// The line that a side writes.
+    fn line(&self, of: Side) -> &Lines {
+        match of {
+            Side::Producer => &self.consumer,
+            Side::Consumer => &self.producer,
+        }
+    }
+
+    pub fn record_use(&self, stream: &Stream) {
+        self.uses.note(stream);
+    }
+
+    pub fn descriptor(&self) -> RingDescriptor {
+        RingDescriptor {
+            consumer_line: self.consumer.device(0),
+            producer_line: self.producer.device(0),
+            items: self.consumer.device(Layout::LINE),
+            capacity: self.layout.capacity,
+            item_size: self.layout.item_size,
+        }
+    }
+
+    /// Where the consumer's memory lies, and the producer's.
+    pub fn placements(&self) -> (Placement, Placement) {
+        (self.consumer.placement(), self.producer.placement())
+    }
+
+    fn item(&self, slot: usize) -> *mut u8 {
+        self.consumer.host(Layout::LINE + slot * self.layout.item_size as usize)
+    }
+}
+
+impl<T: Pod> RingMemory<T> for Memory {
+    fn capacity(&self) -> u32 {
+        self.layout.capacity
+    }
+
+    #[inline]
+    fn index(&self, of: Side) -> u32 {
+        // SAFETY: a line holds a word of 32 bits there.
+        unsafe { self.line(of).load(RingDescriptor::INDEX) }
+    }
+
+    #[inline]
+    fn publish(&self, of: Side, index: u32) {
+        // SAFETY: as in `index`.
+        unsafe { self.line(of).store(RingDescriptor::INDEX, index) };
+    }
+
+    #[inline]
+    fn is_closed(&self, side: Side) -> bool {
+        // SAFETY: as in `index`.
+        unsafe { self.line(side).load::<u32>(RingDescriptor::CLOSED) != 0 }
+    }
+
+    fn close(&self, side: Side) {
+        // SAFETY: as in `index`.
+        unsafe { self.line(side).store(RingDescriptor::CLOSED, 1u32) };
+    }
+
+    #[inline]
+    unsafe fn write(&self, slots: Range<usize>, items: &[T]) {
+        // SAFETY: the slots lie within the ring, whose items are of this size; no reference to them is ever made.
+        unsafe { host_copy::store(items.as_ptr().cast(), self.item(slots.start), size_of_val(items)) };
+    }
+
+    #[inline]
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [T]) {
+        // SAFETY: as in `write`; any bytes are a value of `T`.
+        unsafe { host_copy::load(self.item(slots.start), items.as_mut_ptr().cast(), size_of_val(items)) };
+    }
+}

@@ -1,0 +1,232 @@
+//! The memory of a context's signals.
+
+use super::compare::SignalWord;
+use super::memory::{Arena, Lines, Retired, Source};
+use super::placement::{Placement, Waiter, why_not};
+use super::ring::{Consumer, Layout, Producer};
+use super::{Counter, DeviceCounter, Flag};
+use crate::mapped::CoherenceWish;
+use crate::{Context, Error, MappedResource, Result, Stream};
+use bytemuck::Pod;
+use core::fmt;
+use std::sync::Arc;
+
+/// The memory that flags, counters and rings of a context are cut from. Cheap to clone; what is cut keeps it alive.
+///
+/// Memory is allocated in chunks of 64 KiB when it is first needed, and kept until the value, its clones and all that was
+/// cut from it have ended. The last of them waits for the device work that still uses any of it.
+///
+/// ```
+/// use cuda_mem::signal::{Placement, Signals, Waiter};
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let signals = Signals::new(&context)?;
+/// assert_eq!(signals.why_not_mapped(), None);
+/// assert_eq!(signals.flag::<u32>(Waiter::Device)?.placement(), Placement::Mapped);
+/// assert_eq!(signals.flag::<u64>(Waiter::Cpu)?.placement(), Placement::Pinned);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Signals {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    retired: Arc<Retired>,
+    pinned: Arc<Arena>,
+    mapped: Arc<Arena>,
+    /// The resource, or what is missing for it.
+    resource: Result<MappedResource, Box<str>>,
+    /// Nothing is given to it: it tells whether the device still works, and holds pinned memory.
+    stream: Stream,
+}
+
+impl Signals {
+    /// Opens the context's device for mapped memory, and takes pinned memory alone where that cannot be.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses a stream.
+    pub fn new(context: &Context) -> Result<Self> {
+        let resource = MappedResource::with_coherence(context, CoherenceWish::Preferred);
+        let resource = match resource.and_then(|resource| Ok((coherence(&resource)?, resource))) {
+            Ok((None, resource)) => Ok(resource),
+            Ok((Some(missing), _)) => Err(missing.into()),
+            Err(error) => Err(format!("mapped memory ({error})").into()),
+        };
+        Self::over(context, resource)
+    }
+
+    /// Takes mapped memory of a resource that is open already.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses a stream, or memory to look at.
+    pub fn with_resource(resource: &MappedResource) -> Result<Self> {
+        let missing = coherence(resource)?;
+        Self::over(resource.context(), missing.map_or_else(|| Ok(resource.clone()), |missing| Err(missing.into())))
+    }
+
+    /// Takes pinned memory alone.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses a stream.
+    pub fn pinned_only(context: &Context) -> Result<Self> {
+        Self::over(context, Err("mapped memory, which the program chose not to use".into()))
+    }
+
+    fn over(context: &Context, resource: Result<MappedResource, Box<str>>) -> Result<Self> {
+        let (pinned, mapped) = (Arena::new(Placement::Pinned)?, Arena::new(Placement::Mapped)?);
+        let stream = Stream::new(context)?;
+        Ok(Self { inner: Arc::new(Inner { retired: Retired::new(context), pinned, mapped, resource, stream }) })
+    }
+
+    /// What is missing for mapped memory; `None` where it is there.
+    pub fn why_not_mapped(&self) -> Option<&str> {
+        self.inner.resource.as_ref().err().map(|missing| &**missing)
+    }
+
+    /// Where a word lies best for who waits for it.
+    pub fn placement_for(&self, waiter: Waiter) -> Placement {
+        Placement::nearest(waiter, self.inner.resource.is_ok())
+    }
+
+    /// A flag, 0 at first, where `waiter` looks.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, or the device registers no memory of the host ([`Error::Unsupported`]).
+    pub fn flag<W: SignalWord>(&self, waiter: Waiter) -> Result<Flag<W>> {
+        self.flag_in(self.placement_for(waiter))
+    }
+
+    /// A flag, 0 at first, in memory of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`flag`](Self::flag); mapped memory is not there or not coherent: [`Error::Unsupported`].
+    pub fn flag_in<W: SignalWord>(&self, placement: Placement) -> Result<Flag<W>> {
+        Ok(Flag::new(self, self.lines(size_of::<W>(), placement)?))
+    }
+
+    /// A counter that the CPU counts and the device waits for, 0 at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`flag`](Self::flag).
+    pub fn counter<W: SignalWord>(&self) -> Result<Counter<W>> {
+        Ok(Counter::new(self.flag(Waiter::Device)?))
+    }
+
+    /// A counter that the device counts and the CPU waits for, 0 at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`flag`](Self::flag).
+    pub fn device_counter<W: SignalWord>(&self) -> Result<DeviceCounter<W>> {
+        Ok(DeviceCounter::new(self.flag(Waiter::Cpu)?))
+    }
+
+    /// A ring from the CPU to the device that holds at least `items`, at most 2^31: the CPU's end. The next power of two is
+    /// the capacity.
+    ///
+    /// # Errors
+    ///
+    /// There are too many items ([`Error::InvalidArgument`]), or there is no room.
+    pub fn ring_to_device<T: Pod>(&self, items: usize) -> Result<Producer<T>> {
+        let (consumer, producer) = (self.placement_for(Waiter::Device), self.placement_for(Waiter::Cpu));
+        self.ring_to_device_in(items, consumer, producer)
+    }
+
+    /// The same in memory of the caller's choice: items and tail, where the consumer looks, and head, where the producer
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ring_to_device`](Self::ring_to_device); mapped memory is not there or not coherent.
+    pub fn ring_to_device_in<T: Pod>(
+        &self,
+        items: usize,
+        consumer: Placement,
+        producer: Placement,
+    ) -> Result<Producer<T>> {
+        let layout = Layout::of::<T>("Signals::ring_to_device", items)?;
+        Ok(Producer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
+    }
+
+    /// A ring from the device to the CPU that holds at least `items`, at most 2^31: the CPU's end. The next power of two is
+    /// the capacity.
+    ///
+    /// # Errors
+    ///
+    /// As [`ring_to_device`](Self::ring_to_device).
+    pub fn ring_from_device<T: Pod>(&self, items: usize) -> Result<Consumer<T>> {
+        let (consumer, producer) = (self.placement_for(Waiter::Cpu), self.placement_for(Waiter::Device));
+        self.ring_from_device_in(items, consumer, producer)
+    }
+
+    /// The same in memory of the caller's choice: items and tail, where the consumer looks, and head, where the producer
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ring_to_device_in`](Self::ring_to_device_in).
+    pub fn ring_from_device_in<T: Pod>(
+        &self,
+        items: usize,
+        consumer: Placement,
+        producer: Placement,
+    ) -> Result<Consumer<T>> {
+        let layout = Layout::of::<T>("Signals::ring_from_device", items)?;
+        Ok(Consumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
+    }
+
+    /// The context that the memory belongs to.
+    pub fn context(&self) -> &Context {
+        self.inner.stream.context()
+    }
+
+    pub(super) fn retired(&self) -> &Arc<Retired> {
+        &self.inner.retired
+    }
+
+    fn lines(&self, size: usize, placement: Placement) -> Result<Lines> {
+        let inner = &self.inner;
+        inner.retired.release();
+        match (placement, &inner.resource) {
+            (Placement::Pinned, _) => inner.pinned.allocate(size, Source::Pinned(self.context(), &inner.stream)),
+            (Placement::Mapped, Ok(resource)) => inner.mapped.allocate(size, Source::Mapped(resource)),
+            (Placement::Mapped, Err(missing)) => {
+                Err(Error::Unsupported { feature: "a signal in mapped memory", needs: missing.clone() })
+            }
+        }
+    }
+
+    /// An error if the context has ended, or the device has failed: then nothing will come any more.
+    pub(super) fn health(&self) -> Result<()> {
+        self.context().check_alive()?;
+        self.inner.stream.is_done().map(drop)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Every flag and ring has ended, so that rings are closed, and kernels that wait for them end.
+        self.retired.wait();
+    }
+}
+
+/// Why the resource's memory serves no signals, if it does not: coherence is a matter of the memory.
+fn coherence(resource: &MappedResource) -> Result<Option<&'static str>> {
+    Ok(why_not(resource.allocate(1)?.coherence()))
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signals")
+            .field("context", self.context())
+            .field("why_not_mapped", &self.why_not_mapped())
+            .finish_non_exhaustive()
+    }
+}

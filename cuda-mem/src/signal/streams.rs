@@ -1,0 +1,94 @@
+//! Streams that wait for words and write them.
+
+use super::Flag;
+use super::compare::{Comparison, SignalWord};
+use super::flag::check;
+use crate::error::call;
+use crate::{Error, Feature, Result, Stream};
+
+impl<W: SignalWord> Flag<W> {
+    /// Lets work given to `stream` from now on wait until the word compares with `value`. The word is looked at when the
+    /// stream gets there, and again until it does; one that changes back meanwhile may be missed.
+    ///
+    /// The wait takes no processor of the device. It holds the stream until somebody writes: such a write must not be work
+    /// that waits for the same stream, nor depend on a thread that waits for it. Streams may share a queue of the device
+    /// (CUDA_DEVICE_MAX_CONNECTIONS), so that more waits than queues at a time may hold each other.
+    ///
+    /// # Errors
+    ///
+    /// No word can ever compare so, the stream is another context's, or it captures a graph (a graph would use the word
+    /// also after its end): [`Error::InvalidArgument`]. The driver or the device has no such waits, not of 64 bits, or not
+    /// for [`Comparison::NotAllBits`]: [`Error::Unsupported`]. The driver refuses.
+    #[doc(alias("cuStreamWaitValue32", "cuStreamWaitValue64"))]
+    pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
+        const CALL: &str = "Flag::wait_on";
+        check(CALL, comparison, value)?;
+        self.prepare(CALL, stream)?;
+        if comparison == Comparison::NotAllBits {
+            stream.context().device().require(Feature::StreamWaitNotAllBits)?;
+        }
+        {
+            let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+            let (raw, address, flags) = (stream.raw(), self.device_pointer(), comparison.flag().0);
+            // SAFETY: the word lives until the wait is over: the flag is told of the stream's work below.
+            unsafe {
+                match size_of::<W>() {
+                    4 => call!(cuda.cuStreamWaitValue32_v2(raw, address, value.into() as u32, flags)),
+                    _ => call!(cuda.cuStreamWaitValue64_v2(raw, address, value.into(), flags)),
+                }
+            }?;
+        }
+        self.record_use(stream);
+        Ok(())
+    }
+
+    /// Writes the word when all earlier work of `stream` is done, which is seen by who sees the value.
+    ///
+    /// # Errors
+    ///
+    /// The stream is another context's, or captures a graph: [`Error::InvalidArgument`]. The driver or the device has no
+    /// such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
+    #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
+    pub fn store_on(&self, stream: &Stream, value: W) -> Result<()> {
+        self.prepare("Flag::store_on", stream)?;
+        {
+            let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+            let (raw, address) = (stream.raw(), self.device_pointer());
+            // SAFETY: as in `wait_on`.
+            unsafe {
+                match size_of::<W>() {
+                    4 => call!(cuda.cuStreamWriteValue32_v2(raw, address, value.into() as u32, 0)),
+                    _ => call!(cuda.cuStreamWriteValue64_v2(raw, address, value.into(), 0)),
+                }
+            }?;
+        }
+        self.record_use(stream);
+        Ok(())
+    }
+
+    /// What a wait and a write need alike.
+    fn prepare(&self, call: &'static str, stream: &Stream) -> Result<()> {
+        check_stream(call, self.signals().context(), stream)?;
+        let feature = match size_of::<W>() {
+            4 => Feature::StreamMemoryOperations,
+            _ => Feature::StreamMemoryOperations64,
+        };
+        stream.context().device().require(feature)
+    }
+}
+
+/// A stream has to be of the memory's context, and must not capture.
+pub(super) fn check_stream(call: &'static str, context: &crate::Context, stream: &Stream) -> Result<()> {
+    let refuse =
+        |value: &str, rule| Err(Error::InvalidArgument { call, argument: "stream", value: value.into(), rule });
+    if stream.context() != context {
+        return refuse("another context's", "it must be of the context that the signal's memory belongs to");
+    }
+    if stream.is_capturing()? {
+        return refuse(
+            "capturing a graph",
+            "the graph would use the signal whenever it is launched, also after its end",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! How the CPU waits: it spins, then yields, then naps, ever longer. Policy without CUDA and without `unsafe`.
+
+use crate::Result;
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
+/// How often a spinning wait looks at the clock, in turns.
+const CLOCK_EVERY: u32 = 64;
+/// How long a wait naps between two looks at whether the context still works.
+const HEALTH_EVERY: Duration = Duration::from_millis(5);
+
+/// How the CPU waits. A word in memory wakes nobody, so a wait looks again and again: in turns without a pause, then
+/// leaving the processor to others, then with naps that double. A wait that lasts costs next to nothing.
+///
+/// ```
+/// use cuda_mem::signal::WaitPolicy;
+/// use std::time::Duration;
+/// let mut policy = WaitPolicy::within(Duration::from_secs(1));
+/// policy.spins = 0; // a processor is worth more than a microsecond
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitPolicy {
+    /// How often the wait looks without a pause. A look takes 30 to 60 ns in pinned memory and 1 us in mapped memory.
+    pub spins: u32,
+    /// How often it looks after that, leaving the processor to other threads in between.
+    pub yields: u32,
+    /// The first nap. Each is twice the one before.
+    pub shortest_nap: Duration,
+    /// The longest nap, and so how late a wait of some length may notice.
+    pub longest_nap: Duration,
+    /// When to give up; never where it is `None`. A wait also ends, with the driver's error, when the context has ended or
+    /// the device has failed, which it asks every 5 ms of its naps.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for WaitPolicy {
+    fn default() -> Self {
+        Self {
+            spins: 10_000,
+            yields: 200,
+            shortest_nap: Duration::from_micros(20),
+            longest_nap: Duration::from_millis(1),
+            timeout: None,
+        }
+    }
+}
+
+impl WaitPolicy {
+    /// The default, with a time after which the wait gives up.
+    pub fn within(timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..Self::default() }
+    }
+}
+
+/// What a wait does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Spin,
+    Yield,
+    Nap {
+        length: Duration,
+        /// Whether the context is to be looked at.
+        check: bool,
+    },
+    GiveUp,
+}
+
+/// The steps of one wait.
+#[derive(Debug)]
+struct Steps {
+    policy: WaitPolicy,
+    turn: u32,
+    nap: Duration,
+    since_check: Duration,
+}
+
+impl Steps {
+    fn new(policy: &WaitPolicy) -> Self {
+        let nap = policy.shortest_nap.clamp(Duration::from_micros(1), Duration::from_secs(1));
+        Self { policy: *policy, turn: 0, nap, since_check: Duration::ZERO }
+    }
+
+    /// The next step, after so much time.
+    fn next(&mut self, elapsed: impl FnOnce() -> Duration) -> Step {
+        let spinning = self.turn < self.policy.spins;
+        self.turn = self.turn.saturating_add(1);
+        // Looking at the clock takes about as long as looking at a word.
+        if spinning && !self.turn.is_multiple_of(CLOCK_EVERY) {
+            return Step::Spin;
+        }
+        let left = self.policy.timeout.map(|timeout| timeout.saturating_sub(elapsed()));
+        if left == Some(Duration::ZERO) {
+            return Step::GiveUp;
+        }
+        if spinning {
+            return Step::Spin;
+        }
+        if self.turn <= self.policy.spins.saturating_add(self.policy.yields) {
+            return Step::Yield;
+        }
+        let length = self.nap.min(left.unwrap_or(Duration::MAX));
+        self.nap = (self.nap * 2).min(self.policy.longest_nap).max(self.nap);
+        self.since_check += length;
+        let check = self.since_check >= HEALTH_EVERY;
+        if check {
+            self.since_check = Duration::ZERO;
+        }
+        Step::Nap { length, check }
+    }
+}
+
+/// How a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Waited<T> {
+    /// With what was waited for.
+    For(T),
+    /// Without it, after so much time.
+    InVain(Duration),
+}
+
+/// Asks `poll` until it gives something. `health` says whether that can still be.
+#[inline]
+pub(super) fn wait<T>(
+    policy: &WaitPolicy,
+    mut poll: impl FnMut() -> Result<Option<T>>,
+    health: impl Fn() -> Result<()>,
+) -> Result<Waited<T>> {
+    match poll()? {
+        Some(found) => Ok(Waited::For(found)),
+        None => wait_on(policy, poll, health),
+    }
+}
+
+fn wait_on<T>(
+    policy: &WaitPolicy,
+    mut poll: impl FnMut() -> Result<Option<T>>,
+    health: impl Fn() -> Result<()>,
+) -> Result<Waited<T>> {
+    let (start, mut steps) = (Instant::now(), Steps::new(policy));
+    loop {
+        let step = steps.next(|| start.elapsed());
+        match step {
+            Step::Spin => core::hint::spin_loop(),
+            Step::Yield => thread::yield_now(),
+            Step::Nap { length, check } => {
+                if check {
+                    health()?;
+                }
+                thread::sleep(length);
+            }
+            // The cause, where there is one, is worth more than that time is up.
+            Step::GiveUp => health()?,
+        }
+        if let Some(found) = poll()? {
+            return Ok(Waited::For(found));
+        }
+        if step == Step::GiveUp {
+            return Ok(Waited::InVain(start.elapsed()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use core::cell::Cell;
+    use proptest::prelude::*;
+
+    fn policy(spins: u32, yields: u32, naps: (u64, u64), timeout: Option<u64>) -> WaitPolicy {
+        WaitPolicy {
+            spins,
+            yields,
+            shortest_nap: Duration::from_micros(naps.0),
+            longest_nap: Duration::from_micros(naps.1),
+            timeout: timeout.map(Duration::from_micros),
+        }
+    }
+
+    #[test]
+    fn a_wait_spins_then_yields_then_naps_ever_longer() {
+        let mut steps = Steps::new(&policy(70, 2, (100, 350), None));
+        let mut next = || steps.next(|| Duration::ZERO);
+        assert!((0..70).all(|_| next() == Step::Spin));
+        assert_eq!((next(), next()), (Step::Yield, Step::Yield));
+        let nap = |micros| Step::Nap { length: Duration::from_micros(micros), check: false };
+        assert_eq!([next(), next(), next(), next()], [nap(100), nap(200), nap(350), nap(350)]);
+    }
+
+    #[test]
+    fn health_is_asked_every_five_milliseconds_of_naps() {
+        let mut steps = Steps::new(&policy(0, 0, (1000, 1000), None));
+        let checks: Vec<bool> = (0..12)
+            .map(|_| match steps.next(|| Duration::ZERO) {
+                Step::Nap { check, .. } => check,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(checks, [false, false, false, false, true, false, false, false, false, true, false, false]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever the policy, a wait with a time ends in it, and its naps neither end late nor shrink.
+        #[test]
+        fn a_wait_gives_up_in_time(
+            spins in 0u32..300, yields in 0u32..5, shortest in 0u64..2000, longest in 0u64..5000, timeout in 0u64..20_000,
+        ) {
+            let mut steps = Steps::new(&policy(spins, yields, (shortest, longest), Some(timeout)));
+            let timeout = Duration::from_micros(timeout);
+            let (mut now, mut last) = (Duration::ZERO, Duration::ZERO);
+            for _ in 0..100_000 {
+                match steps.next(|| now) {
+                    Step::Spin | Step::Yield => now += Duration::from_nanos(500),
+                    Step::Nap { length, .. } => {
+                        prop_assert!(now + length <= timeout.max(now));
+                        prop_assert!(length >= last || now + length == timeout);
+                        (now, last) = (now + length, length);
+                    }
+                    Step::GiveUp => {
+                        // Spinning looks at the clock every 64 turns.
+                        prop_assert!(now >= timeout && now <= timeout + Duration::from_micros(33));
+                        return Ok(());
+                    }
+                }
+            }
+            prop_assert!(false, "it never gave up");
+        }
+    }
+
+    #[test]
+    fn the_last_look_is_after_the_last_nap_and_health_comes_first() -> Result<()> {
+        let looks = Cell::new(0);
+        let poll = || {
+            looks.set(looks.get() + 1);
+            Ok((looks.get() == 3).then_some("found"))
+        };
+        let quick = policy(0, 0, (1, 1), None);
+        assert_eq!(wait(&quick, poll, || Ok(()))?, Waited::For("found"));
+        let none = policy(0, 0, (1, 1), Some(0));
+        let at_once = Cell::new(0);
+        let never = || {
+            at_once.set(at_once.get() + 1);
+            Ok(None::<()>)
+        };
+        assert!(matches!(wait(&none, never, || Ok(()))?, Waited::InVain(_)));
+        assert_eq!(at_once.get(), 2, "once at the start, once after the decision");
+        let sick = || Err(Error::Unsupported { feature: "a test", needs: "a device".into() });
+        assert!(wait(&none, || Ok(None::<()>), sick).is_err());
+        assert!(wait(&policy(0, 0, (5000, 5000), None), || Ok(None::<()>), sick).is_err(), "no time, and it ends");
+        Ok(())
+    }
+}

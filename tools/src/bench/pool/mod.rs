@@ -1,0 +1,95 @@
+//! `cuda-mem bench pool`: what an allocation and a free cost, on pools of this project and others.
+
+mod program;
+mod report;
+mod workloads;
+
+use crate::cli::BenchPoolOptions;
+use crate::output;
+use crate::provider;
+use crate::replay;
+use crate::subject::{Subject, with_subject};
+use cuda_mem::Context;
+use cuda_mem::pool::PoolSettings;
+use cuda_mem::trace::Plan;
+use report::{Report, Row};
+use std::error::Error;
+use std::fs::File;
+use std::process::ExitCode;
+use workloads::{Case, Effort};
+
+/// Runs the command. 0: measured; 1: something failed.
+pub(crate) fn run(options: &BenchPoolOptions) -> ExitCode {
+    match try_run(options) {
+        Ok(report) => {
+            output::print(&report);
+            ExitCode::SUCCESS
+        }
+        Err(error) => output::failed("bench pool", options.json, &*error),
+    }
+}
+
+fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
+    // Before any library is loaded: a wrong file is told at once.
+    let trace = match &options.trace {
+        Some(path) => replay::read(path)?,
+        None => program::trace(options.brief),
+    };
+    if let Some(path) = &options.save_trace {
+        let written = File::create(path).and_then(|file| trace.write(file));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    let plan = Plan::new(&trace);
+    let opened = provider::open_context(options.provider, options.device)?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    let context = &opened.context;
+    // As programs do: the context is current on the thread that works.
+    let _bound = context.bind()?;
+    let effort = if options.brief { Effort::BRIEF } else { Effort::FULL };
+    let subjects = if options.pool.is_empty() { &Subject::ALL[..] } else { &options.pool };
+    let mut rows = Vec::new();
+    for case in workloads::cases(&effort) {
+        for subject in subjects {
+            // Plain memory has no holes.
+            if !(*subject == Subject::Plain && matches!(case, Case::Holes(_))) {
+                rows.push(measure(*subject, &case, context, &effort, &plan)?);
+            }
+        }
+    }
+    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
+        return Err(error.into());
+    }
+    let cuda = context.driver().provider();
+    let report = Report {
+        ok: true,
+        notice: opened.notice,
+        software: opened.software,
+        device_name: context.device().name()?,
+        driver: cuda.library.to_string(),
+        cuda: cuda.version.map(|version| version.to_string()),
+        rows,
+    };
+    match options.json {
+        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
+        false => Ok(report::text(&report)),
+    }
+}
+
+/// One row. That memory runs out is told in it, and the rest is measured.
+fn measure(subject: Subject, case: &Case, context: &Context, effort: &Effort, plan: &Plan) -> cuda_mem::Result<Row> {
+    let mut settings = PoolSettings::default();
+    if !matches!(case, Case::Replay) {
+        // As the peers have it: growing is not what is measured.
+        settings.initial = effort.initial;
+    }
+    let run = || -> cuda_mem::Result<_> {
+        with_subject!(subject, context, &settings, |target| workloads::run(case, target, effort, plan))
+    };
+    match run() {
+        Ok(figures) => Ok(Row::new(subject, case, figures)),
+        Err(error) if error.is_out_of_memory() => Ok(Row::failed(subject, case, error.to_string())),
+        Err(error) => Err(error),
+    }
+}

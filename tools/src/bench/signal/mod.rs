@@ -1,0 +1,63 @@
+//! `cuda-mem bench signal`: how long CPU and kernels take to hear of each other.
+
+mod cases;
+mod report;
+
+use crate::cli::BenchSignalOptions;
+use crate::{output, provider};
+use cases::{Case, Effort, Rig};
+use cuda_mem::signal::Signals;
+use report::{Report, Row};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// Runs the command. 0: measured; 1: something failed.
+pub(crate) fn run(options: &BenchSignalOptions) -> ExitCode {
+    match try_run(options) {
+        Ok((report, ok)) => {
+            output::print(&report);
+            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => output::failed("bench signal", options.json, &*error),
+    }
+}
+
+/// The report, and whether all was measured.
+fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error>> {
+    let opened = provider::open_context(options.provider, options.device)?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    let context = &opened.context;
+    // As programs do: the context is current on the thread that works.
+    let _bound = context.bind()?;
+    let effort = if options.brief { Effort::BRIEF } else { Effort::FULL };
+    let signals = Signals::new(context)?;
+    let rig = Rig::new(&signals, effort)?;
+    let mut rows = Vec::new();
+    for case in Case::all(signals.why_not_mapped().is_none()) {
+        // What one case cannot do, others may.
+        rows.push(rig.measure(case).map_or_else(|error| Row::failed(case, &*error), |figures| Row::new(case, figures)));
+    }
+    let why_not_mapped = signals.why_not_mapped().map(str::to_owned);
+    drop((rig, signals));
+    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
+        return Err(error.into());
+    }
+    let cuda = context.driver().provider();
+    let report = Report {
+        ok: rows.iter().all(Row::is_measured),
+        notice: opened.notice,
+        software: opened.software,
+        device_name: context.device().name()?,
+        driver: cuda.library.to_string(),
+        cuda: cuda.version.map(|version| version.to_string()),
+        why_not_mapped,
+        rows,
+    };
+    let text = match options.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report::text(&report),
+    };
+    Ok((text, report.ok))
+}
