@@ -127,7 +127,7 @@ pub struct StagingSettings {
 
 impl Default for StagingSettings {
     fn default() -> Self {
-        Self { slot_size: 1 << 20, slots: 8, lanes: 4 }
+        Self { slot_size: 2 << 20, slots: 8, lanes: 4 }
     }
 }
 
@@ -608,7 +608,7 @@ impl CopyEngine {
             return job.run(way, &**threads, staging);
         }
         memory.begin_device_work();
-        if place.size >= LARGE && way.threads() > 1 {
+        if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {
             // Threads that help do not wait for long: they are called when the device has time.
             stream.synchronize()?;
         }
@@ -616,6 +616,10 @@ impl CopyEngine {
         if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) && ran.as_ref().is_err_and(Error::is_out_of_memory) {
             // No staging is to be had: the driver has some of its own.
             ran = job.run(Way::Driver, &**threads, staging);
+        }
+        if ran.is_ok() && direction == Direction::FromDevice && matches!(way, Way::Staged { .. }) {
+            // All of it has come, or it could not have been copied out of the staging.
+            return Ok(());
         }
         // Also after an error: what was begun must not go on with the caller's memory.
         let waited = stream.synchronize();
@@ -658,6 +662,11 @@ impl CopyEngine {
     /// The way that a copy of `size` bytes would be done.
     pub fn way(&self, route: Route, size: usize) -> Way {
         self.inner.choice().way(route, size)
+    }
+
+    /// Where what is measured is kept, if it is.
+    pub fn profile_file(&self) -> Option<&std::path::Path> {
+        self.inner.file.as_deref()
     }
 
     /// Whether it pays to register `size` bytes of pageable memory that is copied `copies` times, by the profile; `None`

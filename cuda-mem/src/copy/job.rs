@@ -35,7 +35,8 @@ unsafe impl Sync for Job<'_> {}
 /// How large a piece is that one thread stores or loads at a time, in bytes: small enough for all threads to end together,
 /// large enough to be worth the claim.
 fn cpu_piece(size: usize, threads: usize) -> usize {
-    (size / (threads * 4)).clamp(PAGE, 256 << 10).next_multiple_of(LINE)
+    let rounds = if size <= 256 << 10 { 2 } else { 4 };
+    (size / (threads * rounds)).clamp(PAGE, 256 << 10).next_multiple_of(LINE)
 }
 
 impl Job<'_> {

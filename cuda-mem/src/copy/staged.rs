@@ -9,6 +9,7 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
+use crate::host_copy;
 use crate::{Error, Result};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -19,8 +20,13 @@ use std::time::Instant;
 
 /// How long a thread looks whether the device is ready, before it sleeps (the caller's) or leaves (one that helps).
 const PATIENCE: Duration = Duration::from_micros(100);
+/// Pieces are not smaller than this, unless the slots are: between two copies of one stream a GPU takes some 3 us.
+const SMALLEST_PIECE: usize = 512 << 10;
 /// A part is not smaller than this.
-const SMALLEST_PART: usize = 16 << 10;
+const SMALLEST_PART: usize = 32 << 10;
+/// From here on the CPU's copies go past its caches: they would fetch each line before they write it, from another CPU's cache
+/// as a rule, and drive everything else out.
+const STREAMING_FROM: usize = 512 << 10;
 
 /// How a copy is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +39,9 @@ struct Plan {
 }
 
 impl Plan {
-    /// Some pieces, so that the driver's copies and the threads' overlap, and not so small that the driver's calls are what
-    /// takes the time; a part for each thread in a piece.
+    /// Some pieces, so that the driver's copies and the threads' overlap, and a part for each thread in a piece.
     fn new(size: usize, threads: usize, slot_size: usize) -> Self {
-        let piece = (size / 4).max(64 << 10).next_multiple_of(4096).min(slot_size).min(size);
+        let piece = (size / 16).max(SMALLEST_PIECE).next_multiple_of(4096).min(slot_size).min(size);
         let part = piece.div_ceil(threads).max(SMALLEST_PART).next_multiple_of(64).min(piece);
         Self { size, piece, part }
     }
@@ -90,7 +95,12 @@ struct Staged<'copy> {
     job: &'copy Job<'copy>,
     plan: Plan,
     turns: Vec<Turn<'copy>>,
+    /// The next part.
     next: AtomicUsize,
+    /// One thread asks the driver whether a copy is done; the others look at what it finds.
+    asking: AtomicBool,
+    /// Whether the CPU's copies go past its caches.
+    streaming: bool,
     /// One for each piece.
     takers: Vec<AtomicU8>,
     stopped: AtomicBool,
@@ -115,8 +125,17 @@ pub(super) fn run(
     let turn = |(number, slot): (usize, _)| Turn::new(slot, plan.parts(number));
     let turns = lane.slots[..used].iter_mut().enumerate().map(turn).collect();
     let takers = if storing > 0 { (0..plan.pieces()).map(|_| AtomicU8::new(FREE)).collect() } else { vec![] };
-    let (next, stopped, failed) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
-    let copy = Staged { job, plan, turns, next, takers, stopped, failed };
+    let copy = Staged {
+        job,
+        plan,
+        turns,
+        next: AtomicUsize::new(0),
+        asking: AtomicBool::new(false),
+        streaming: job.size >= STREAMING_FROM,
+        takers,
+        stopped: AtomicBool::new(false),
+        failed: Mutex::default(),
+    };
     if job.direction == Direction::FromDevice {
         (0..used).try_for_each(|piece| copy.give(piece))?;
     }
@@ -140,6 +159,15 @@ pub(super) fn run(
     threads.run(helpers, &work);
     let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.map_or(Ok(()), Err)
+}
+
+/// Lets another thread ask.
+struct Asking<'copy>(&'copy AtomicBool);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl<'lane> Turn<'lane> {
@@ -191,8 +219,11 @@ impl<'copy> Staged<'copy> {
             // Other threads still copy what lies there.
             return Ok(false);
         }
-        // One asks the driver; the others look at what it finds.
-        let Ok(mut slot) = turn.slot.try_lock() else { return Ok(false) };
+        if self.asking.load(Ordering::Relaxed) || self.asking.swap(true, Ordering::Acquire) {
+            return Ok(false);
+        }
+        let _asking = Asking(&self.asking);
+        let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
         if turn.ready.load(Ordering::Acquire) <= round {
             if !wait && !slot.is_free()? {
                 return Ok(false);
@@ -245,9 +276,16 @@ impl<'copy> Staged<'copy> {
         // the host's side. What is read of a slot the device has written.
         unsafe {
             let (host, slot) = (self.job.host.add(range.start), turn.memory.add(range.start - begin));
-            match self.job.direction {
-                Direction::ToDevice => core::ptr::copy_nonoverlapping(host.cast_const(), slot, range.len()),
-                Direction::FromDevice => core::ptr::copy_nonoverlapping(slot.cast_const(), host, range.len()),
+            let (from, to) = match self.job.direction {
+                Direction::ToDevice => (host.cast_const(), slot),
+                Direction::FromDevice => (slot.cast_const(), host),
+            };
+            if self.streaming {
+                host_copy::store(from, to, range.len());
+                // Of this thread's stores, before others hear that they are done.
+                host_copy::store_fence();
+            } else {
+                core::ptr::copy_nonoverlapping(from, to, range.len());
             }
         }
         // What other threads have copied is seen by the one that is last.
@@ -318,8 +356,8 @@ mod tests {
 
     #[test]
     fn large_copies_are_divided_among_threads_and_small_ones_are_not() {
-        assert_eq!(Plan::new(1 << 20, 4, 1 << 20), Plan { size: 1 << 20, piece: 256 << 10, part: 64 << 10 });
-        assert_eq!(Plan::new(1 << 28, 8, 1 << 20), Plan { size: 1 << 28, piece: 1 << 20, part: 128 << 10 });
+        assert_eq!(Plan::new(1 << 20, 4, 2 << 20), Plan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
+        assert_eq!(Plan::new(1 << 28, 8, 2 << 20), Plan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
         assert_eq!(Plan::new(100, 8, 1 << 20), Plan { size: 100, piece: 100, part: 100 });
         assert_eq!(Plan::new(1 << 20, 2, 1000).pieces(), 1049);
     }

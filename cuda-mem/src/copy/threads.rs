@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Threads that help with copies: [`ThreadPool`], none ([`NoThreads`]), or a program's own, as those of an executor.
@@ -101,7 +101,6 @@ struct Job {
     /// How many may still join. Changed under the lock.
     wanted: AtomicUsize,
     running: AtomicUsize,
-    caller: Thread,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -179,7 +178,6 @@ impl CopyThreads for ThreadPool {
             work: work_pointer,
             wanted: AtomicUsize::new(helpers),
             running: AtomicUsize::new(0),
-            caller: thread::current(),
             panic: Mutex::default(),
         };
         {
@@ -219,8 +217,8 @@ impl Drop for Published<'_> {
         // What the others did is seen after this.
         while self.job.running.load(Ordering::Acquire) != 0 {
             rounds += 1;
-            // They finish a piece, mostly within microseconds; whoever leaves last wakes this thread.
-            if rounds < 10_000 { core::hint::spin_loop() } else { thread::park() }
+            // They finish a piece, within microseconds as a rule: too little for a sleep and a wake.
+            if rounds < 1000 { core::hint::spin_loop() } else { thread::yield_now() }
         }
     }
 }
@@ -282,10 +280,7 @@ fn work_on(JobPointer(job): &JobPointer) {
         job.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
     }
     // The job may be gone as soon as the count says so.
-    let caller = job.caller.clone();
-    if job.running.fetch_sub(1, Ordering::Release) == 1 {
-        caller.unpark();
-    }
+    job.running.fetch_sub(1, Ordering::Release);
 }
 
 /// Looks for a publication for a while; whether there was one.

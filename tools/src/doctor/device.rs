@@ -1,5 +1,6 @@
 //! CUDA devices: what they are and what they can.
 
+use super::copies;
 use super::finding::{Finding, Recorder};
 use super::mapped;
 use super::vulkan::Vulkan;
@@ -43,6 +44,7 @@ pub(super) fn probe_all(out: &mut Recorder<'_>, driver: &Driver, vulkan: &Vulkan
                 identity(out, &device, is_software(driver));
                 abilities(out, &device);
                 mapped::probe(out, &device, vulkan);
+                copies::probe(out, &device);
             }
             Err(error) => out.add(
                 Finding::missing(format!("device.{ordinal}.name"), format!("device {ordinal}"), error.to_string())

@@ -4,6 +4,7 @@
 //! made: a driver that crashes or hangs costs one finding, not the report.
 
 mod child;
+mod copies;
 mod device;
 mod driver;
 mod environment;
