@@ -133,6 +133,8 @@ CUDAMEM_FUNCTION uint64_t now() {
 
 CUDAMEM_FUNCTION void rest() {}
 
+constexpr uint32_t looks_between_times = 16;
+
 #else
 
 template <typename T> CUDAMEM_FUNCTION T load(uint64_t address) {
@@ -150,6 +152,7 @@ template <typename T> CUDAMEM_FUNCTION T load_acquire(uint64_t address, T) {
 CUDAMEM_FUNCTION void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // Whoever is waited for may need this processor.
+constexpr uint32_t looks_between_times = 1;
 CUDAMEM_FUNCTION void rest() { sched_yield(); }
 
 CUDAMEM_FUNCTION uint64_t now() {
@@ -243,8 +246,9 @@ template <typename T>
 CUDAMEM_FUNCTION outcome wait(const T *flag, comparison how, T value, uint64_t patience = 0) {
     detail::deadline deadline(patience);
     const uint64_t address = detail::address_of(flag);
-    while (!holds<T>(how, detail::load_acquire(address, T(0)), value)) {
-        if (deadline.passed()) return outcome::timed_out;
+    // Asking for the time takes about as long as a look.
+    for (uint32_t look = 1; !holds<T>(how, detail::load_acquire(address, T(0)), value); ++look) {
+        if (look % detail::looks_between_times == 0 && deadline.passed()) return outcome::timed_out;
     }
     return outcome::done;
 }

@@ -12,10 +12,25 @@ use cuda_sys::CUdeviceptr;
 use std::time::Instant;
 
 /// The sizes that are measured, in bytes.
-const SIZES: [usize; 11] =
-    [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
+const SIZES: [usize; 15] = [
+    64,
+    1 << 10,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    32 << 10,
+    64 << 10,
+    128 << 10,
+    256 << 10,
+    512 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+    64 << 20,
+    256 << 20,
+];
 /// All of it takes no longer; what does not fit into the time is left to the sizes below it.
-const BUDGET: Duration = Duration::from_millis(170);
+const BUDGET: Duration = Duration::from_millis(145);
 /// Up to this size everything is measured, however long it takes.
 const ALWAYS: usize = 64 << 10;
 /// A way that is so many times slower than the best of its kind at one size is not tried at larger ones. Large copies take
@@ -44,7 +59,6 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     let context = &inner.context;
     let _current = context.bind()?;
     let stream = Stream::new(context)?;
-    let began = Instant::now();
     let largest = largest_for(memory_available());
     // Where the device has little room, less is measured.
     let (plain, mapped) = largest_that_fits(largest, |size| {
@@ -55,13 +69,14 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     })?;
     let host = touched(plain.len(), inner)?;
     let pinned = HostBuffer::zeroed(&PinnedMemory::new(context), PINNED.min(plain.len()))?;
+    let began = Instant::now();
     let mut bench = Bench { inner, stream, host, pinned, plain, mapped, deadline: began };
     let mut routes = Vec::new();
     // Each has a part of the time, in which the next one's begins.
     for (host, direction, part) in [
-        (HostMemory::Pinned, Direction::ToDevice, 1),
-        (HostMemory::Pinned, Direction::FromDevice, 2),
-        (HostMemory::Pageable, Direction::ToDevice, 7),
+        (HostMemory::Pinned, Direction::ToDevice, 2),
+        (HostMemory::Pinned, Direction::FromDevice, 3),
+        (HostMemory::Pageable, Direction::ToDevice, 6),
         (HostMemory::Pageable, Direction::FromDevice, 10),
     ] {
         bench.deadline = began + BUDGET * part / 10;
@@ -80,10 +95,13 @@ fn largest_that_fits<V>(largest: usize, mut allocate: impl FnMut(usize) -> Resul
     }
 }
 
+/// The largest size that is measured on a machine without memory, in bytes.
+const LEAST: usize = 1 << 20;
+
 /// A large copy fills no cache: the largest size, unless the machine has little memory free.
 fn largest_for(available: Option<usize>) -> usize {
     let fits = |size: &usize| available.is_none_or(|available| *size <= available / 8);
-    SIZES.into_iter().rev().find(fits).unwrap_or(SIZES[6]).max(SIZES[6])
+    SIZES.into_iter().rev().find(fits).unwrap_or(LEAST).max(LEAST)
 }
 
 /// How much memory the system says it has for programs, in bytes.
@@ -200,10 +218,10 @@ impl Bench<'_> {
     fn time(&mut self, route: Route, way: Way, size: usize) -> Result<f64> {
         // What is small is measured many at once: a clock has a grain.
         let (batch, rounds, warm) = match size {
-            0..=4096 => (8, 5, true),
-            4097..=262_144 => (2, 5, true),
-            262_145..=4_194_304 => (1, 5, true),
-            4_194_305..=16_777_216 => (1, 2, true),
+            0..=4096 => (8, 3, true),
+            4097..=65_536 => (3, 3, true),
+            65_537..=4_194_304 => (1, 3, true),
+            4_194_305..=16_777_216 => (1, 1, true),
             _ => (1, 1, false),
         };
         if warm {

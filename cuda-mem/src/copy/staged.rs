@@ -20,8 +20,23 @@ use std::time::Instant;
 
 /// How long a thread looks whether the device is ready, before it sleeps (the caller's) or leaves (one that helps).
 const PATIENCE: Duration = Duration::from_micros(100);
-/// Pieces are not smaller than this, unless the slots are: between two copies of one stream a GPU takes some 3 us.
-const SMALLEST_PIECE: usize = 512 << 10;
+/// Pieces are not smaller than this, unless the slots are: between two copies of one stream, and the events after them, a GPU
+/// takes some 3 us to the device and 10 us from it.
+fn smallest_piece(direction: Direction) -> usize {
+    match direction {
+        Direction::ToDevice => 512 << 10,
+        Direction::FromDevice => 1 << 20,
+    }
+}
+
+/// How many pieces large copies have at least: the first and the last are those that nothing overlaps with.
+fn pieces(direction: Direction) -> usize {
+    match direction {
+        Direction::ToDevice => 16,
+        Direction::FromDevice => 8,
+    }
+}
+
 /// A part is not smaller than this.
 const SMALLEST_PART: usize = 32 << 10;
 /// From here on the CPU's copies go past its caches: they would fetch each line before they write it, from another CPU's cache
@@ -40,8 +55,9 @@ struct Plan {
 
 impl Plan {
     /// Some pieces, so that the driver's copies and the threads' overlap, and a part for each thread in a piece.
-    fn new(size: usize, threads: usize, slot_size: usize) -> Self {
-        let piece = (size / 16).max(SMALLEST_PIECE).next_multiple_of(4096).min(slot_size).min(size);
+    fn new(size: usize, direction: Direction, threads: usize, slot_size: usize) -> Self {
+        let piece =
+            (size / pieces(direction)).max(smallest_piece(direction)).next_multiple_of(4096).min(slot_size).min(size);
         let part = piece.div_ceil(threads).max(SMALLEST_PART).next_multiple_of(64).min(piece);
         Self { size, piece, part }
     }
@@ -119,7 +135,7 @@ pub(super) fn run(
     threads: &dyn CopyThreads,
     staging: &Staging,
 ) -> Result<()> {
-    let plan = Plan::new(job.size, filling, staging.slot_size());
+    let plan = Plan::new(job.size, job.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
     let turn = |(number, slot): (usize, _)| Turn::new(slot, plan.parts(number));
@@ -338,7 +354,7 @@ mod tests {
     proptest! {
         #[test]
         fn parts_are_all_of_a_copy_and_lie_in_their_pieces(size in 1usize..20 << 20, threads in 1usize..17, slot in 1usize..3 << 20) {
-            let plan = Plan::new(size, threads, slot);
+            let plan = Plan::new(size, Direction::FromDevice, threads, slot);
             prop_assert!(plan.piece <= slot && plan.piece >= 1 && plan.part >= 1 && plan.part <= plan.piece);
             let (mut at, mut number, mut counts) = (0, 0, vec![0; plan.pieces()]);
             while let Some((piece, range)) = plan.part(number) {
@@ -356,9 +372,11 @@ mod tests {
 
     #[test]
     fn large_copies_are_divided_among_threads_and_small_ones_are_not() {
-        assert_eq!(Plan::new(1 << 20, 4, 2 << 20), Plan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
-        assert_eq!(Plan::new(1 << 28, 8, 2 << 20), Plan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
-        assert_eq!(Plan::new(100, 8, 1 << 20), Plan { size: 100, piece: 100, part: 100 });
-        assert_eq!(Plan::new(1 << 20, 2, 1000).pieces(), 1049);
+        let plan = |size, threads, slot| Plan::new(size, Direction::ToDevice, threads, slot);
+        assert_eq!(plan(1 << 20, 4, 2 << 20), Plan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
+        assert_eq!(plan(1 << 28, 8, 2 << 20), Plan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
+        assert_eq!(Plan::new(1 << 20, Direction::FromDevice, 8, 2 << 20).pieces(), 1);
+        assert_eq!(plan(100, 8, 1 << 20), Plan { size: 100, piece: 100, part: 100 });
+        assert_eq!(plan(1 << 20, 2, 1000).pieces(), 1049);
     }
 }

@@ -142,11 +142,11 @@ impl Way {
 
     /// The ways of a route that `threads` threads can go, the caller's own included.
     pub fn all(route: Route, threads: usize) -> Vec<Self> {
-        let counts = || [1u8, 2, 3, 4, 6, 8, 12, 16].into_iter().filter(|count| usize::from(*count) <= threads.max(1));
+        let counts = || [1u8, 2, 4, 8, 16].into_iter().filter(|count| usize::from(*count) <= threads.max(1));
         let mut ways = vec![Way::Driver, Way::Registered];
         ways.extend(counts().map(|threads| Way::Cpu { threads }));
         ways.extend(counts().map(|threads| Way::Staged { threads }));
-        for (storing, staging) in [(1, 2), (1, 3), (2, 4), (1, 5), (2, 6), (1, 7), (3, 5), (4, 4)] {
+        for (storing, staging) in [(1, 1), (1, 3), (1, 7), (2, 6), (2, 14)] {
             if usize::from(storing + staging) <= threads {
                 ways.push(Way::Mixed { storing, staging });
             }

@@ -142,7 +142,8 @@ fn wait_on<T>(
     loop {
         let step = steps.next(|| start.elapsed());
         match step {
-            Step::Spin => core::hint::spin_loop(),
+            // Without the CPU's pause, which takes longer than a look.
+            Step::Spin => {}
             Step::Yield => thread::yield_now(),
             Step::Nap { length, check } => {
                 if check {
