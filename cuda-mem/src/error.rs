@@ -2,6 +2,7 @@
 
 use crate::adaptor::Damage;
 use crate::ipc::{ChannelError, DescriptorError};
+use crate::view::LayoutError;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
@@ -108,6 +109,10 @@ pub enum Error {
         /// What it has to be.
         rule: &'static str,
     },
+
+    /// A layout of an array, or an operation on one, cannot be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
 
     /// This process was forked from one that had loaded the driver, which does not survive that.
     #[error(
