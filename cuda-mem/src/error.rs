@@ -1,5 +1,6 @@
 //! Errors. Each names the call, what was asked, and what to do.
 
+use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::ipc::{ChannelError, DescriptorError};
 use crate::view::LayoutError;
@@ -145,6 +146,10 @@ pub enum Error {
     /// A channel between processes failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+
+    /// What is named is no type of elements.
+    #[error(transparent)]
+    DataType(#[from] DataTypeError),
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]

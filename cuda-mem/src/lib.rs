@@ -42,6 +42,7 @@
 pub mod adaptor;
 pub mod buffer;
 mod context;
+mod data_type;
 mod device;
 mod driver;
 mod drop_errors;
@@ -72,6 +73,7 @@ pub mod view;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
+pub use data_type::{DataType, DataTypeError, Element, TypeCode};
 pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
@@ -134,6 +136,7 @@ const _: () = {
     crosses_threads::<ipc::PoolExport>();
     crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
+    crosses_threads::<DataType>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();
