@@ -3,7 +3,7 @@
 use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::ipc::{ChannelError, DescriptorError};
-use crate::view::LayoutError;
+use crate::view::ViewError;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
@@ -111,9 +111,9 @@ pub enum Error {
         rule: &'static str,
     },
 
-    /// A layout of an array, or an operation on one, cannot be.
+    /// A view of memory as an array, its layout, or a copy between views, cannot be.
     #[error(transparent)]
-    Layout(#[from] LayoutError),
+    View(Box<ViewError>),
 
     /// This process was forked from one that had loaded the driver, which does not survive that.
     #[error(
@@ -168,6 +168,12 @@ pub enum Error {
         /// What it needs.
         needs: Box<str>,
     },
+}
+
+impl From<ViewError> for Error {
+    fn from(error: ViewError) -> Self {
+        Error::View(Box::new(error))
+    }
 }
 
 impl From<LoadError> for Error {

@@ -30,6 +30,7 @@ mod scope;
 mod share;
 mod transfer;
 mod uninit;
+mod viewed;
 
 use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream, memory::kind::Any};
@@ -46,6 +47,7 @@ pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 pub use transfer::{Transfer, TransferDestination, TransferSource};
+pub(crate) use viewed::Viewed;
 
 /// Memory of `T`s, of kind `K`.
 ///
