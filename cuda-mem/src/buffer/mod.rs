@@ -42,6 +42,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
+pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
