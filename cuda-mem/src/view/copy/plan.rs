@@ -4,9 +4,7 @@ use super::pattern::{Pattern, Strides};
 use smallvec::SmallVec;
 
 /// Rows that are narrower than this are not worth a transfer of rows between host and device: each costs a transaction.
-pub(super) const NARROW: u64 = 64;
-/// Rows of one device that are at least so wide are left to the driver's copy; narrower ones are the kernel's.
-pub(super) const WIDE: u64 = 4096;
+const NARROW: u64 = 64;
 /// So many runs, each so long, are sent one by one rather than packed.
 const FEW: u64 = 8;
 const LONG: u64 = 1 << 16;
@@ -114,7 +112,6 @@ impl Copy<'_> {
     fn on_device(&self, pattern: &Pattern) -> How {
         match pattern.rows() {
             _ if pattern.is_run() => How::Run,
-            Some(pitches) if pattern.width >= WIDE && fit(pitches) => How::Rows,
             _ if self.kernels => How::Kernel,
             Some(pitches) if fit(pitches) => How::Rows,
             _ => How::Runs,

@@ -211,7 +211,7 @@ fn copies_take_the_fewest_steps() {
         ("a run", &matrix, &matrix, (device, other), &[Peer], &[Peer]),
         ("a run in another order", &transposed, &transposed, (Host, device), &[Run], &[Run]),
         ("rows", &matrix, &band, (device, device), &[Kernel], &[Rows]),
-        ("wide rows", &wide, &columns(&dense(&[300, 5000]), (..4000).into()), (device, device), &[Rows], &[Rows]),
+        ("wide rows", &wide, &columns(&dense(&[300, 5000]), (..4000).into()), (device, device), &[Kernel], &[Rows]),
         ("rows", &matrix, &band, (Host, device), &[Rows], &[Rows]),
         ("rows", &band, &matrix, (device, Host), &[Rows], &[Rows]),
         ("narrow rows up", &narrow, &thin, (device, Host), &[Run, Kernel], &[Run, Rows]),
