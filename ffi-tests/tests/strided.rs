@@ -348,12 +348,14 @@ fn copies_make_the_fewest_calls() -> Outcome {
         }
         let memories = Memories::new(setup)?;
         let names =
-            ["cuMemcpyAsync", "cuMemcpy2DAsync_v2", "cuMemcpyBatchAsync_v2", "cuMemcpyPeerAsync", "cuLaunchKernel"];
+            ["cuMemcpyAsync", "cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2", "cuMemcpyPeerAsync", "cuLaunchKernel"];
         let dense = |shape: &[i64]| StridedLayout::dense(shape, 4, Order::C);
         let matrix = dense(&[60, 40])?;
         let turned = dense(&[40, 60])?.permuted(&[1, 0])?;
         let band = dense(&[60, 50])?.sliced(&[Index::ALL, (..40).into()])?;
         let even = dense(&[60, 80])?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+        let cube = dense(&[5, 6, 20])?;
+        let block = dense(&[8, 9, 30])?.sliced(&[(1..6).into(), (2..8).into(), (3..23).into()])?;
         let deep = dense(&[6, 10, 40])?.permuted(&[1, 0, 2])?;
         let flat = dense(&[10, 6, 40])?;
         for (to, from, there, here, counts) in [
@@ -369,9 +371,14 @@ fn copies_make_the_fewest_calls() -> Outcome {
             (&matrix, &even, Place::Heap, Place::Device, [1, 0, 0, 0, 1]),
             (&even, &even, Place::Device, Place::Heap, [1, 0, 0, 0, 1]),
             (&flat, &deep, Place::Device, Place::Device, [0, 0, 0, 0, 1]),
+            (&cube, &block, Place::Heap, Place::Device, [0, 0, 1, 0, 0]),
+            (&block, &cube, Place::Device, Place::Heap, [0, 0, 1, 0, 0]),
             (&matrix, &matrix, Place::Other, Place::Device, [0, 0, 0, 1, 0]),
             (&matrix, &even, Place::Other, Place::Device, [0, 0, 0, 1, 1]),
         ] {
+            if there == Place::Other && memories.other.is_none() {
+                continue;
+            }
             let mut destination = memories.make(there, &vec![0; to.required_size()?])?;
             let source = memories.make(here, &pattern(from.required_size()?, 1))?;
             // The kernels are loaded by the first copy that needs them.

@@ -55,6 +55,8 @@ pub(super) enum How {
     Peer,
     /// One copy of rows.
     Rows,
+    /// One copy of rows of planes.
+    Planes,
     /// A batch of copies.
     Runs,
     /// A kernel.
@@ -110,20 +112,20 @@ struct Between {
 impl Copy<'_> {
     /// How one device, which addresses both sides, copies.
     fn on_device(&self, pattern: &Pattern) -> How {
-        match pattern.rows() {
-            _ if pattern.is_run() => How::Run,
+        match by_the_driver(pattern) {
+            Some(How::Run) => How::Run,
             _ if self.kernels => How::Kernel,
-            Some(pitches) if fit(pitches) => How::Rows,
-            _ => How::Runs,
+            Some(how) => how,
+            None => How::Runs,
         }
     }
 
     /// How a device and the host, of which neither addresses the other's memory, copy; none where the elements are to be
     /// packed first.
     fn across(&self, pattern: &Pattern) -> Option<How> {
-        match pattern.rows() {
-            _ if pattern.is_run() => Some(How::Run),
-            Some(pitches) if pattern.width >= NARROW && fit(pitches) => Some(How::Rows),
+        match by_the_driver(pattern) {
+            Some(How::Run) => Some(How::Run),
+            Some(how) if pattern.width >= NARROW => Some(how),
             _ if pattern.runs() <= FEW && pattern.width >= LONG => Some(How::Runs),
             _ => None,
         }
@@ -251,6 +253,15 @@ impl Copy<'_> {
     }
 }
 
-fn fit((to, from): (u64, u64)) -> bool {
-    to <= MOST_PITCH && from <= MOST_PITCH
+/// How the driver copies a pattern in one call; none where it has no such call.
+fn by_the_driver(pattern: &Pattern) -> Option<How> {
+    let fits = |pitch: u64| pitch <= MOST_PITCH;
+    if pattern.is_run() {
+        return Some(How::Run);
+    }
+    if let Some((to, from)) = pattern.rows() {
+        return (fits(to) && fits(from)).then_some(How::Rows);
+    }
+    let [to, from] = pattern.planes()?;
+    (fits(to.pitch) && fits(from.pitch)).then_some(How::Planes)
 }

@@ -125,7 +125,7 @@ proptest! {
                 How::Processor => prop_assert!(!device(to) && !device(from)),
                 How::Kernel => prop_assert!(to != Reached::Host && from != Reached::Host),
                 How::Peer => prop_assert!(device(to) && device(from) && to != from),
-                How::Run | How::Rows | How::Runs => prop_assert!(!(device(to) && device(from)) || to == from),
+                How::Run | How::Rows | How::Planes | How::Runs => prop_assert!(!(device(to) && device(from)) || to == from),
             }
         }
     }
@@ -188,7 +188,7 @@ fn patterns_are_merged_sorted_and_turned_round() {
 
 #[test]
 fn copies_take_the_fewest_steps() {
-    use How::{Kernel, Peer, Processor, Rows, Run, Runs};
+    use How::{Kernel, Peer, Planes, Processor, Rows, Run, Runs};
     use Reached::{Everyone, Host};
     let (device, other) = (Reached::Device(0), Reached::Device(1));
     let matrix = dense(&[300, 200]);
@@ -204,8 +204,15 @@ fn copies_take_the_fewest_steps() {
     let row = dense(&[1, 200]).broadcast_to(&[300, 200]).unwrap();
     let big = dense(&[3, 2, 1 << 18]);
     let big_gaps = dense(&[3, 5, 1 << 19]).sliced(&[Index::ALL, Index::ALL.step(4), (..1 << 18).into()]).unwrap();
+    let block = dense(&[20, 30, 40]).sliced(&[(2..12).into(), (5..25).into(), (3..33).into()]).unwrap();
+    let cube = dense(&[10, 20, 30]);
+    let leaning = StridedLayout::new(&[10, 20, 30], &[1201, 40, 1], 4).unwrap();
     for (name, to, from, ends, with_kernels, without) in [
-        ("a run", &matrix, &matrix, (device, device), &[Run][..], &[Run][..]),
+        ("a block of a cube", &cube, &block, (Host, device), &[Planes][..], &[Planes][..]),
+        ("to a block of a cube", &block, &cube, (device, Host), &[Planes], &[Planes]),
+        ("a block of a cube", &cube, &block, (device, device), &[Kernel], &[Planes]),
+        ("planes that begin within rows", &cube, &leaning, (Host, device), &[Kernel, Run], &[Runs, Run]),
+        ("a run", &matrix, &matrix, (device, device), &[Run], &[Run]),
         ("a run", &matrix, &matrix, (device, Host), &[Run], &[Run]),
         ("a run", &matrix, &matrix, (Host, Host), &[Processor], &[Processor]),
         ("a run", &matrix, &matrix, (device, other), &[Peer], &[Peer]),
