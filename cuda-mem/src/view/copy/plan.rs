@@ -8,6 +8,8 @@ const NARROW: u64 = 64;
 /// So many runs, each so long, are sent one by one rather than packed.
 const FEW: u64 = 8;
 const LONG: u64 = 1 << 16;
+/// So many bytes the CPU puts in order sooner than a kernel is launched for them.
+const CHEAP: u64 = 1 << 16;
 /// What drivers take as a pitch.
 const MOST_PITCH: u64 = i32::MAX as u64;
 
@@ -131,31 +133,35 @@ impl Copy<'_> {
         }
     }
 
+    /// Whether a kernel changes the order sooner than the CPU.
+    fn is_for_the_device(&self, whole: &Pattern) -> bool {
+        self.kernels && whole.bytes() > CHEAP
+    }
+
     fn upload(&self, whole: Pattern) -> Vec<Step> {
         use Place::{Destination, DestinationTemporary, HostTemporary, Source};
         if let Some(how) = self.across(&whole) {
             return vec![step(how, Destination, Source, whole)];
         }
         let between = self.between(&self.to.strides);
-        if let (Some(packed), Some(sent)) = (self.pack(&between), self.unpack(&between))
-            && let Some(how) = self.across(&sent)
-        {
-            return vec![
-                step(How::Processor, HostTemporary, Source, packed),
-                step(how, Destination, HostTemporary, sent),
-            ];
-        }
-        // The device unpacks. What is dense on the host already is sent as it is.
+        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
+        // What is dense on the host already can be sent as it is.
         let as_it_is = self.between(&self.from.strides);
-        if let (Some(packed), Some(unpacked)) = (self.pack(&as_it_is), self.unpack(&as_it_is))
-            && packed.is_run()
+        let dense = self.pack(&as_it_is).filter(Pattern::is_run).zip(self.unpack(&as_it_is));
+        let across = self.across(&unpacked);
+        if let Some(how) = across
+            && !(dense.is_some() && self.is_for_the_device(&whole))
         {
+            let (packs, sends) = (How::Processor, how);
+            return vec![step(packs, HostTemporary, Source, packed), step(sends, Destination, HostTemporary, unpacked)];
+        }
+        // The device unpacks.
+        if let Some((sent, unpacked)) = dense {
             return vec![
-                step(How::Run, DestinationTemporary, Source, packed),
+                step(How::Run, DestinationTemporary, Source, sent),
                 step(self.on_device(&unpacked), Destination, DestinationTemporary, unpacked),
             ];
         }
-        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
         let sent = Pattern { to: 0, from: 0, width: packed.bytes(), axes: SmallVec::new() };
         vec![
             step(How::Processor, HostTemporary, Source, packed),
@@ -170,25 +176,26 @@ impl Copy<'_> {
             return vec![step(how, Destination, Source, whole)];
         }
         let between = self.between(&self.from.strides);
-        if let (Some(sent), Some(unpacked)) = (self.pack(&between), self.unpack(&between))
-            && let Some(how) = self.across(&sent)
+        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
+        // What is dense on the host can be put into its order before it is sent.
+        let as_it_will_be = self.between(&self.to.strides);
+        let dense = self.pack(&as_it_will_be).zip(self.unpack(&as_it_will_be).filter(Pattern::is_run));
+        let across = self.across(&packed);
+        if let Some(how) = across
+            && !(dense.is_some() && self.is_for_the_device(&whole))
         {
             return vec![
-                step(how, HostTemporary, Source, sent),
+                step(how, HostTemporary, Source, packed),
                 step(How::Processor, Destination, HostTemporary, unpacked),
             ];
         }
-        // The device packs, in the host's order if that is dense.
-        let as_it_will_be = self.between(&self.to.strides);
-        if let (Some(packed), Some(sent)) = (self.pack(&as_it_will_be), self.unpack(&as_it_will_be))
-            && sent.is_run()
-        {
+        // The device packs.
+        if let Some((packed, sent)) = dense {
             return vec![
                 step(self.on_device(&packed), SourceTemporary, Source, packed),
                 step(How::Run, Destination, SourceTemporary, sent),
             ];
         }
-        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
         let sent = Pattern { to: 0, from: 0, width: packed.bytes(), axes: SmallVec::new() };
         vec![
             step(self.on_device(&packed), SourceTemporary, Source, packed),

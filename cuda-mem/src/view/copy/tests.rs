@@ -202,6 +202,8 @@ fn copies_take_the_fewest_steps() {
     let backwards = columns(&matrix, Index::reversed());
     let all_back = backwards.sliced(&[Index::reversed()]).unwrap();
     let row = dense(&[1, 200]).broadcast_to(&[300, 200]).unwrap();
+    let (small, row_target) = (dense(&[30, 20]), dense(&[300, 200]));
+    let small_transposed = dense(&[20, 30]).permuted(&[1, 0]).unwrap();
     let big = dense(&[3, 2, 1 << 18]);
     let big_gaps = dense(&[3, 5, 1 << 19]).sliced(&[Index::ALL, Index::ALL.step(4), (..1 << 18).into()]).unwrap();
     let block = dense(&[20, 30, 40]).sliced(&[(2..12).into(), (5..25).into(), (3..33).into()]).unwrap();
@@ -225,8 +227,10 @@ fn copies_take_the_fewest_steps() {
         ("narrow rows from the host", &thin, &narrow, (device, Host), &[Processor, Run], &[Processor, Run]),
         ("narrow rows down", &thin, &narrow, (Host, device), &[Kernel, Run], &[Rows, Run]),
         ("a transpose", &matrix, &transposed, (device, device), &[Kernel], &[Runs]),
-        ("a transpose", &matrix, &transposed, (device, Host), &[Processor, Run], &[Processor, Run]),
-        ("a transpose", &matrix, &transposed, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("a transpose", &matrix, &transposed, (device, Host), &[Run, Kernel], &[Processor, Run]),
+        ("a transpose", &matrix, &transposed, (Host, device), &[Kernel, Run], &[Run, Processor]),
+        ("a small transpose", &small, &small_transposed, (device, Host), &[Processor, Run], &[Processor, Run]),
+        ("a small transpose", &small, &small_transposed, (Host, device), &[Run, Processor], &[Run, Processor]),
         ("a transpose", &matrix, &transposed, (Everyone, device), &[Kernel], &[Runs]),
         ("a transpose", &matrix, &transposed, (device, other), &[Peer, Kernel], &[Peer, Runs]),
         ("every other", &matrix, &even, (device, device), &[Kernel], &[Rows]),
@@ -234,10 +238,10 @@ fn copies_take_the_fewest_steps() {
         ("every other", &even, &even, (device, other), &[Kernel, Peer, Kernel], &[Rows, Peer, Rows]),
         ("every other both ways", &even, &even, (Host, device), &[Kernel, Run, Processor], &[Rows, Run, Processor]),
         ("every other both ways", &even, &even, (device, Host), &[Processor, Run, Kernel], &[Processor, Run, Rows]),
-        ("backwards", &all_back, &matrix, (device, Host), &[Processor, Run], &[Processor, Run]),
-        ("backwards", &matrix, &all_back, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("backwards", &all_back, &matrix, (device, Host), &[Run, Kernel], &[Processor, Run]),
+        ("backwards", &matrix, &all_back, (Host, device), &[Kernel, Run], &[Run, Processor]),
         ("a row repeated", &matrix, &row, (device, Host), &[Run, Kernel], &[Run, Runs]),
-        ("a row repeated", &matrix, &row, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("a row repeated", &row_target, &row, (Host, device), &[Run, Processor], &[Run, Processor]),
         ("few long runs", &big, &big_gaps, (Host, device), &[Runs], &[Runs]),
     ] {
         assert_eq!(hows(&plan_of(to, from, ends, true)), with_kernels, "{name} {ends:?}");
