@@ -1,7 +1,10 @@
 //! Views, and copies between them, over every kind of memory: beside a loop over all elements.
 
+use cuda_mem::buffer::Exclusive;
+use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+    kind::Mapped,
 };
 use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView, ViewError};
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
@@ -18,17 +21,20 @@ enum Place {
     Device,
     Pinned,
     Managed,
+    /// Mapped device memory, where there is some.
+    Mapped,
     /// Another device, where there is one.
     Other,
 }
 
-const PLACES: [Place; 5] = [Place::Heap, Place::Device, Place::Pinned, Place::Managed, Place::Other];
+const PLACES: [Place; 6] = [Place::Heap, Place::Device, Place::Pinned, Place::Managed, Place::Mapped, Place::Other];
 
 /// The sources of memory of a test.
 struct Memories {
     device: SharedResource,
     pinned: SharedResource,
     managed: SharedResource,
+    mapped: Option<SharedResource>,
     other: Option<(SharedResource, Context)>,
     context: Context,
 }
@@ -47,6 +53,7 @@ impl Memories {
             device: DevicePool::new(&context, &PoolOptions::default())?.share(),
             pinned: PinnedMemory::new(&context).share(),
             managed: ManagedMemory::new(&context)?.share(),
+            mapped: MappedResource::new(&context).ok().map(|resource| resource.share()),
             other,
             context,
         })
@@ -54,12 +61,13 @@ impl Memories {
 
     /// Memory with these bytes, and a stream of its own where it has one.
     fn make(&self, place: Place, bytes: &[u8]) -> Result<Side, Error> {
-        let (resource, context) = match (place, &self.other) {
-            (Place::Heap, _) => return Ok(Side::Heap(bytes.to_vec())),
-            (Place::Pinned, _) => (&self.pinned, &self.context),
-            (Place::Managed, _) => (&self.managed, &self.context),
-            (Place::Other, Some((resource, context))) => (resource, context),
-            (Place::Device | Place::Other, _) => (&self.device, &self.context),
+        let (resource, context) = match (place, &self.other, &self.mapped) {
+            (Place::Heap, ..) => return Ok(Side::Heap(bytes.to_vec())),
+            (Place::Pinned, ..) => (&self.pinned, &self.context),
+            (Place::Managed, ..) => (&self.managed, &self.context),
+            (Place::Mapped, _, Some(resource)) => (resource, &self.context),
+            (Place::Other, Some((resource, context)), _) => (resource, context),
+            (Place::Device | Place::Mapped | Place::Other, ..) => (&self.device, &self.context),
         };
         Ok(Side::Buffer(Buffer::from_slice(resource, bytes, &Stream::new(context)?)?.into_shared()))
     }
@@ -302,6 +310,41 @@ fn elements_of_less_than_a_byte_are_views_too() -> Outcome {
         let mut other = StridedView::exclusive(&mut other, fp4, StridedLayout::dense(&[8, 4], 1, Order::C)?)?;
         let error = other.copy_from(&within).unwrap_err().to_string();
         assert!(error.contains("elements of float4_e2m1fn share bytes"), "{error}");
+        Ok(())
+    })
+}
+
+/// A buffer as the columns of 20 rows of 15.
+fn turned(buffer: &mut Buffer<u16, Mapped>) -> Result<StridedView<'_, Exclusive>, Error> {
+    buffer.view_mut(&[20, 15])?.permuted(&[1, 0])
+}
+
+#[test]
+fn the_cpu_and_the_device_see_each_others_elements_in_mapped_memory() -> Outcome {
+    alone(|setup| {
+        let Ok(memory) = MappedResource::new(&setup.context) else {
+            println!("skipped: mapped memory needs the vkgdr library");
+            return Ok(());
+        };
+        let stream = Stream::new(&setup.context)?;
+        let mut mapped = Buffer::from_slice(&memory, &[0u16; 300], &stream)?;
+        let mut device = Buffer::from_slice(&DeviceMemory::new(&setup.context), &[0u16; 300], &stream)?;
+        for round in 1..4_u16 {
+            {
+                let mut view = turned(&mut mapped)?;
+                let mut elements = view.write::<u16>()?;
+                elements.iter_mut().zip(0..).for_each(|(element, n)| *element = n * round);
+                elements.finish()?;
+            }
+            device.view_mut(&[15, 20])?.copy_from(&turned(&mut mapped)?)?;
+            let wanted: Vec<u16> = (0..300).map(|n| n * round).collect();
+            assert_eq!(device.to_vec()?, wanted);
+            device.fill(7.., round)?;
+            turned(&mut mapped)?.copy_from(&device.view(&[15, 20])?)?;
+            let mut view = turned(&mut mapped)?;
+            let seen: Vec<u16> = view.read::<u16>()?.iter().copied().collect();
+            assert_eq!(seen, device.to_vec()?);
+        }
         Ok(())
     })
 }
