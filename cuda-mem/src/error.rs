@@ -2,6 +2,8 @@
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
+use crate::interchange::TensorError;
+use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -145,6 +147,14 @@ pub enum Error {
     /// What is named is no type of elements.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
+
+    /// What is said of an array cannot be, or not here.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+
+    /// A tensor of another library's was refused, or cannot be handed out so.
+    #[error(transparent)]
+    Dlpack(#[from] DlpackError),
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]

@@ -57,6 +57,7 @@ pub mod fuzzing {
 pub mod graph;
 mod host_buffer;
 mod host_copy;
+pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
@@ -120,6 +121,9 @@ const _: () = {
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
     crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
+    crosses_threads::<interchange::Tensor>();
+    crosses_threads::<interchange::dlpack::ManagedTensor>();
+    crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
