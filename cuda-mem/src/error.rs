@@ -3,6 +3,7 @@
 use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::interchange::TensorError;
+use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
 use core::fmt;
@@ -155,6 +156,10 @@ pub enum Error {
     /// A tensor of another library's was refused, or cannot be handed out so.
     #[error(transparent)]
     Dlpack(#[from] DlpackError),
+
+    /// An array interface of another library's was refused, or cannot be made.
+    #[error(transparent)]
+    ArrayInterface(#[from] ArrayInterfaceError),
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]

@@ -122,6 +122,8 @@ const _: () = {
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
     crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
     crosses_threads::<interchange::Tensor>();
+    crosses_threads::<interchange::SharedTensor>();
+    crosses_threads::<interchange::array_interface::ArrayInterface>();
     crosses_threads::<interchange::dlpack::ManagedTensor>();
     crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();

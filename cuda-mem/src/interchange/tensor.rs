@@ -241,6 +241,11 @@ impl Tensor {
         Ok(moved)
     }
 
+    /// The same array in memory that may be written: a copy's.
+    pub(crate) fn into_writable(self) -> Self {
+        Self { read_only: false, ..self }
+    }
+
     /// The same array, which nobody may write.
     pub fn into_read_only(self) -> Self {
         Self { read_only: true, ..self }
