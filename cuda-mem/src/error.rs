@@ -4,6 +4,7 @@ use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::interchange::TensorError;
 use crate::interchange::array_interface::ArrayInterfaceError;
+use crate::interchange::arrow::ArrowError;
 use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
 use core::fmt;
@@ -156,6 +157,10 @@ pub enum Error {
     /// A tensor of another library's was refused, or cannot be handed out so.
     #[error(transparent)]
     Dlpack(#[from] DlpackError),
+
+    /// A structure of Arrow's was refused, or cannot be made.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
 
     /// An array interface of another library's was refused, or cannot be made.
     #[error(transparent)]

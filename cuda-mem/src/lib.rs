@@ -124,6 +124,9 @@ const _: () = {
     crosses_threads::<interchange::Tensor>();
     crosses_threads::<interchange::SharedTensor>();
     crosses_threads::<interchange::array_interface::ArrayInterface>();
+    crosses_threads::<interchange::arrow::DeviceArray>();
+    crosses_threads::<interchange::arrow::ImportedArray>();
+    crosses_threads::<interchange::arrow::Schema>();
     crosses_threads::<interchange::dlpack::ManagedTensor>();
     crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
@@ -148,5 +151,6 @@ const _: () = {
     crosses_threads::<pool::RingPool<memory::kind::Device>>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
+    moves_between_threads::<interchange::arrow::DeviceArrayStream>();
     moves_between_threads::<ExecutableGraph>();
 };
