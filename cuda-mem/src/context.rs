@@ -2,7 +2,7 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, StridedKernels};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
@@ -39,6 +39,7 @@ struct Inner {
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
     kernels: OnceCell<Kernels>,
+    strided_kernels: OnceCell<StridedKernels>,
 }
 
 enum Ownership {
@@ -113,8 +114,15 @@ impl Context {
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
-        let inner =
-            Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), kernels: OnceCell::new() };
+        let inner = Inner {
+            device: device.clone(),
+            raw,
+            id,
+            ownership,
+            drop_errors: Arc::default(),
+            kernels: OnceCell::new(),
+            strided_kernels: OnceCell::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -208,6 +216,11 @@ impl Context {
     /// This crate's kernels, loaded when they are first needed.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
         self.inner.kernels.get_or_try_init(|| Kernels::load(self))
+    }
+
+    /// The kernels of strided copies, loaded when they are first needed.
+    pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
+        self.inner.strided_kernels.get_or_try_init(|| StridedKernels::load(self))
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {

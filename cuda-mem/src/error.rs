@@ -7,6 +7,7 @@ use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::arrow::ArrowError;
 use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
+use crate::view::ViewError;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
@@ -114,6 +115,10 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// A view of memory as an array, its layout, or a copy between views, cannot be.
+    #[error(transparent)]
+    View(Box<ViewError>),
+
     /// This process was forked from one that had loaded the driver, which does not survive that.
     #[error(
         "{call} failed: the driver was loaded by process {loaded_by}, and this is process {process}, forked from it: a \
@@ -183,6 +188,12 @@ pub enum Error {
         /// What it needs.
         needs: Box<str>,
     },
+}
+
+impl From<ViewError> for Error {
+    fn from(error: ViewError) -> Self {
+        Error::View(Box::new(error))
+    }
 }
 
 impl From<LoadError> for Error {

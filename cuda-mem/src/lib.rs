@@ -26,6 +26,7 @@
 //! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
+//! | [`view`] | arrays in memory: layouts, views, copies between them |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`suballocator`] | dividing large memory into blocks |
@@ -69,6 +70,7 @@ mod stream;
 pub mod suballocator;
 mod support;
 pub mod trace;
+pub mod view;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};

@@ -176,36 +176,52 @@ impl<'buffers> CopyBatch<'buffers> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let (context, stream) = (self.stream.context(), self.stream.raw());
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let functions = cuda.functions();
-        // The driver takes no batches on its default streams.
-        let batches = stream != CU_STREAM_LEGACY && !stream.is_null();
-        let (to, from, sizes) = (self.to.as_mut_ptr(), self.from.as_mut_ptr(), self.sizes.as_mut_ptr());
-        let count = self.sizes.len();
-        let order = if self.options.sources_in_any_order {
-            SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
+        // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream order.
+        unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }
+    }
+}
+
+/// Begins many copies, in one call where the driver has such a call. The lists are as long as one another.
+///
+/// # Safety
+///
+/// All ranges are valid until the copies are done in stream order; none overlaps another of the destination or its source.
+pub(crate) unsafe fn copy_all(
+    to: &mut [CUdeviceptr],
+    from: &mut [CUdeviceptr],
+    sizes: &mut [usize],
+    options: BatchOptions,
+    stream: &Stream,
+) -> Result<()> {
+    let (context, raw) = (stream.context(), stream.raw());
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    let functions = cuda.functions();
+    // The driver takes no batches on its default streams.
+    let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
+    let count = sizes.len();
+    let order = if options.sources_in_any_order {
+        SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
+    } else {
+        SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+    };
+    let flags = if options.overlap_with_compute {
+        CUmemcpyFlags::CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE
+    } else {
+        CUmemcpyFlags::CU_MEMCPY_FLAG_DEFAULT
+    };
+    // One set of attributes, from the first copy on.
+    let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
+    let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
+    // SAFETY: the arrays are `count` long, the attributes one; the ranges are this function's contract.
+    unsafe {
+        if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
+            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+            call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, raw))
+        } else if batches && functions.cuMemcpyBatchAsync.is_some() {
+            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+            call!(cuda.cuMemcpyBatchAsync(to, from, sizes, count, attributes, &mut first, 1, &mut failed, raw))
         } else {
-            SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
-        };
-        let flags = if self.options.overlap_with_compute {
-            CUmemcpyFlags::CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE
-        } else {
-            CUmemcpyFlags::CU_MEMCPY_FLAG_DEFAULT
-        };
-        // One set of attributes, from the first copy on.
-        let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
-        let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
-        // SAFETY: the arrays are `count` long, the attributes one; the ranges lie within their buffers, which are borrowed
-        // now and freed after the copies in stream order.
-        unsafe {
-            if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
-                call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, stream))
-            } else if batches && functions.cuMemcpyBatchAsync.is_some() {
-                call!(cuda.cuMemcpyBatchAsync(to, from, sizes, count, attributes, &mut first, 1, &mut failed, stream))
-            } else {
-                (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(self.to[n], self.from[n], self.sizes[n], stream)))
-            }
+            (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(to[n], from[n], sizes[n], raw)))
         }
     }
 }

@@ -32,6 +32,7 @@ mod share;
 mod tensor;
 mod transfer;
 mod uninit;
+mod viewed;
 
 use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream, memory::kind::Any};
@@ -43,11 +44,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
+pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 pub use transfer::{Transfer, TransferDestination, TransferSource};
+pub(crate) use viewed::Viewed;
 
 /// Memory of `T`s, of kind `K`.
 ///

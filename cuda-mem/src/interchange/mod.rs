@@ -1,6 +1,7 @@
 //! Memory that goes to other libraries and comes from them, without a copy, in order, and never dangling.
 //!
-//! A [`Tensor`] is what libraries say of an array: its numbers, checked. A [`SharedTensor`] is an array with its memory.
+//! A [`Tensor`] is what libraries say of an array: its numbers, checked. A [`SharedTensor`] is an array with its memory;
+//! a [`StridedView`](crate::view::StridedView) becomes one, and one a view.
 //! The protocols carry it: [`dlpack`], [`array_interface`], and [`arrow`]
 //! with structures of its own.
 //!
@@ -17,6 +18,7 @@ pub mod dlpack;
 mod order;
 mod shared;
 mod tensor;
+mod view;
 
 use shared::{adopt, device_of};
 

@@ -122,23 +122,44 @@ impl SharedTensor {
         shape: &[i64],
         strides: Option<&[i64]>,
     ) -> Result<Self> {
-        let Tensor { device, read_only, padded, .. } = self.tensor;
-        let base = address_of(&self.memory, device);
-        let address = base.saturating_add(offset as u64);
-        let parts = TensorParts { address, device, data_type, shape, strides, read_only, padded };
-        let tensor = Tensor::new(&parts)?;
+        let Tensor { read_only, padded, .. } = self.tensor;
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        Self::checked(&self.memory, data_type, offset, (shape, strides), read_only, padded)
+    }
+
+    /// An array in memory, if it lies within it. `offset` is in bytes.
+    pub(super) fn checked(
+        memory: &SharedBuffer<u8, Any>,
+        data_type: DataType,
+        offset: i64,
+        (shape, strides): (&[i64], Option<&[i64]>),
+        read_only: bool,
+        padded: bool,
+    ) -> Result<Self> {
+        let device = device_of(memory);
+        let (base, size) = (address_of(memory, device), memory.len());
+        let address = base.saturating_add_signed(offset);
+        let tensor = Tensor::new(&TensorParts { address, device, data_type, shape, strides, read_only, padded })?;
         let range = tensor.byte_range();
-        let size = self.memory.len();
-        let outside = Error::OutOfRange {
-            call: "SharedTensor::with_layout",
-            offset: range.start.wrapping_sub(base) as usize,
-            length: (range.end - range.start) as usize,
-            size,
-        };
         if !tensor.is_empty() && (range.start < base || range.end > base + size as u64) {
-            return Err(outside);
+            return Err(Error::OutOfRange {
+                call: "SharedTensor::with_layout",
+                offset: range.start.wrapping_sub(base) as usize,
+                length: (range.end - range.start) as usize,
+                size,
+            });
         }
-        Ok(Self { memory: self.memory.clone(), tensor })
+        Ok(Self { memory: memory.clone(), tensor })
+    }
+
+    /// The array with no more memory than it reaches.
+    pub(super) fn narrowed(self) -> Result<(SharedBuffer<u8, Any>, Tensor)> {
+        let range = self.tensor.byte_range();
+        let begin = match self.tensor.is_empty() {
+            true => 0,
+            false => (range.start - address_of(&self.memory, self.tensor.device)) as usize,
+        };
+        Ok((self.memory.slice(begin..begin + (range.end - range.start) as usize)?, self.tensor))
     }
 
     /// What it looks like.

@@ -42,7 +42,7 @@ driver_calls! {
         let module = Global::get()?.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let name = CStr::from_ptr(name).to_bytes();
         ensure(!name.is_empty())?;
-        let found = module.functions.iter().find(|(builtin, _)| builtin.name().as_bytes() == name);
+        let found = module.functions.iter().find(|(known, _)| known.as_bytes() == name);
         let (_, handle) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         put(hfunc, ptr::without_provenance_mut(*handle as usize))
     }
@@ -74,10 +74,10 @@ driver_calls! {
         for (n, size) in function.builtin.parameters().iter().enumerate() {
             let at = kernelParams.add(n).read();
             ensure(!at.is_null())?;
-            values.push(match size {
-                4 => u64::from(at.cast::<u32>().read_unaligned()),
-                _ => at.cast::<u64>().read_unaligned(),
-            });
+            match size {
+                4 => values.push(u64::from(at.cast::<u32>().read_unaligned())),
+                _ => values.extend((0..size / 8).map(|word| at.cast::<u64>().add(word).read_unaligned())),
+            }
         }
         let launch = Launch { builtin: function.builtin, threads, values, context: stream.context.clone() };
         stream.perform(move || launch.run())

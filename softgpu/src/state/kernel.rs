@@ -1,5 +1,7 @@
 //! The built-in kernels: what "device work" is here.
 
+mod strided;
+
 use super::Global;
 use super::context::Context;
 use super::handle::next_sequence;
@@ -31,11 +33,35 @@ pub(crate) enum Builtin {
     /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two ranges
     /// of bytes differ.
     Differ,
+    /// `cuda_mem_copy(copy: 41 words of 8 bytes)`: copies words along axes; see `strided`. Entries end with the word's size,
+    /// as in `cuda_mem_copy_4`.
+    CopyStrided,
+    /// `cuda_mem_copy_tiles(copy: 41 words of 8 bytes)`: the same.
+    CopyTiles,
 }
 
 impl Builtin {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::FillBytes, Self::IncrementU32, Self::DoubleBytes, Self::SpinUntil, Self::Answer, Self::Differ];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::FillBytes,
+        Self::IncrementU32,
+        Self::DoubleBytes,
+        Self::SpinUntil,
+        Self::Answer,
+        Self::Differ,
+        Self::CopyStrided,
+        Self::CopyTiles,
+    ];
+
+    /// The kernel of an entry's name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.into_iter().find(|builtin| builtin.name() == name);
+        found.or_else(|| {
+            let (base, size) = name.rsplit_once('_')?;
+            let sized = Self::ALL.into_iter().find(|builtin| builtin.name() == base)?;
+            let is_copy = matches!(sized, Self::CopyStrided | Self::CopyTiles);
+            (is_copy && ["1", "2", "4", "8", "16"].contains(&size)).then_some(sized)
+        })
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,16 +71,19 @@ impl Builtin {
             Self::SpinUntil => "spin_until",
             Self::Answer => "answer",
             Self::Differ => "cuda_mem_differ",
+            Self::CopyStrided => "cuda_mem_copy",
+            Self::CopyTiles => "cuda_mem_copy_tiles",
         }
     }
 
-    /// The sizes of the parameters in bytes.
+    /// The sizes of the parameters in bytes; more than 8 are several words.
     pub(crate) fn parameters(self) -> &'static [usize] {
         match self {
             Self::FillBytes | Self::Answer => &[8, 8, 4],
             Self::IncrementU32 | Self::DoubleBytes => &[8, 8],
             Self::SpinUntil => &[8, 4],
             Self::Differ => &[8; 5],
+            Self::CopyStrided | Self::CopyTiles => &[8 * strided::WORDS],
         }
     }
 }
@@ -64,8 +93,8 @@ impl Builtin {
 pub(crate) struct Module {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
-    /// The kernels and their handles.
-    pub(crate) functions: Vec<(Builtin, u64)>,
+    /// The kernels' names and handles.
+    pub(crate) functions: Vec<(String, u64)>,
 }
 
 /// A kernel of a module.
@@ -76,13 +105,13 @@ pub(crate) struct Function {
 }
 
 /// The kernels that an image names: text that begins with `softgpu kernels` and may name some, or PTX text.
-pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
-    let of_name = |name: &str| Builtin::ALL.into_iter().find(|builtin| builtin.name() == name);
+pub(crate) fn named_in(image: &str) -> Result<Vec<(&str, Builtin)>> {
+    let of_name = |name| Builtin::of_name(name).map(|builtin| (name, builtin));
     let unknown = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU;
     if let Some(names) = image.strip_prefix("softgpu kernels") {
         let names: Vec<_> = names.split([' ', '\t', '\r', '\n', ',', ':']).filter(|name| !name.is_empty()).collect();
         if names.is_empty() {
-            return Ok(Builtin::ALL.to_vec());
+            return Ok(Builtin::ALL.map(|builtin| (builtin.name(), builtin)).to_vec());
         }
         return names.into_iter().map(|name| of_name(name).ok_or(unknown)).collect();
     }
@@ -103,9 +132,9 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
 impl Module {
     /// Loads the kernels that an image names.
     pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
-        let make = |builtin| {
+        let make = |(name, builtin): (&str, _)| {
             let function = Function { builtin, context: context.clone() };
-            (builtin, global.functions.insert(next_sequence(), function).0)
+            (name.to_owned(), global.functions.insert(next_sequence(), function).0)
         };
         let functions = named_in(image)?.into_iter().map(make).collect();
         let sequence = next_sequence();
@@ -216,6 +245,15 @@ impl Launch {
                     }
                 }
             }
+            Builtin::CopyStrided | Builtin::CopyTiles => {
+                if let Some(copy) = strided::Strided::of(&self.values) {
+                    let [to, from] = copy.spans();
+                    let to = self.memory(to.0, to.1, 1, Use::Write)?;
+                    let from = self.memory(from.0, from.1, 1, Use::Read)?;
+                    from.check_flushed(self.builtin.name());
+                    copy.run(&to, &from);
+                }
+            }
             Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
         }
         Ok(())
@@ -269,10 +307,13 @@ mod tests {
     fn images_name_kernels_and_what_is_unknown_is_refused() {
         let ptx =
             |name: &str| format!(".version 6.4\n.target sm_50\n.visible .entry {name}(.param .u64 a)\n{{ ret; }}");
-        assert_eq!(named_in(&ptx("double_bytes")), Ok(vec![Builtin::DoubleBytes]));
+        assert_eq!(named_in(&ptx("double_bytes")), Ok(vec![("double_bytes", Builtin::DoubleBytes)]));
+        assert_eq!(named_in(&ptx("cuda_mem_copy_16")), Ok(vec![("cuda_mem_copy_16", Builtin::CopyStrided)]));
+        assert_eq!(named_in(&ptx("cuda_mem_copy_3")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        assert_eq!(named_in(&ptx("answer_4")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         assert_eq!(named_in(&ptx("matmul")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(named_in("softgpu kernels"), Ok(Builtin::ALL.to_vec()));
-        assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![Builtin::Answer]));
+        assert_eq!(named_in("softgpu kernels").map(|all| all.len()), Ok(Builtin::ALL.len()));
+        assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![("answer", Builtin::Answer)]));
         assert_eq!(named_in("softgpu kernels: x"), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     }
