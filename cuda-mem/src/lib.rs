@@ -53,6 +53,7 @@ mod event;
 pub mod fuzzing {
     //! What the fuzz targets run.
 
+    pub use crate::interchange::fuzzing::import;
     pub use crate::pool::history as heap_history;
 }
 pub mod graph;

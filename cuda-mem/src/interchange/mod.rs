@@ -15,6 +15,8 @@
 pub mod array_interface;
 pub mod arrow;
 pub mod dlpack;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 mod order;
 mod shared;
 mod tensor;
