@@ -86,8 +86,8 @@ fn tensor(source: &mut Source<'_>) {
     let mut old = DLManagedTensor { dl_tensor: said, manager_ctx, deleter: Some(count_legacy) };
     let version = DLPackVersion { major: u32::from(source.byte() % 4), minor: source.number() as u32 };
     let flags = source.number() as u64;
-    let deleter = Some(count_versioned);
-    let mut new = DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor: said };
+    let mut new =
+        DLManagedTensorVersioned { version, manager_ctx, deleter: Some(count_versioned), flags, dl_tensor: said };
     // SAFETY: tensors that outlive the import, whose arrays are as long as they say.
     let managed =
         unsafe { if legacy { ManagedTensor::from_legacy(&mut old) } else { ManagedTensor::from_versioned(&mut new) } };
