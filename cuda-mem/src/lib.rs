@@ -37,6 +37,7 @@
 //! # Features
 //!
 //! - `vkgdr` (default) links the vkgdr library in.
+//! - `ndarray` gives the elements of views on the CPU as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
 pub mod adaptor;
@@ -147,6 +148,9 @@ const _: () = {
     crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
     crosses_threads::<DataType>();
+    crosses_threads::<view::StridedLayout>();
+    crosses_threads::<view::StridedView<'static>>();
+    crosses_threads::<view::StridedView<'static, buffer::Exclusive>>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();

@@ -4,7 +4,7 @@
 //! One test at a time: faults and the ledger are one for the process.
 
 use cuda_mem::adaptor::{GuardSettings, Guarded};
-use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
+use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
@@ -13,12 +13,13 @@ use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
-    PoolOptions, ResourceHandle, VirtualMemory, VirtualOptions,
+    PoolOptions, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
     kind::{Any, Kind},
 };
 use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
 use cuda_mem::pool::{Pool, PoolSettings};
-use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
+use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
+use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
@@ -121,6 +122,41 @@ fn buffers(driver: &Driver) -> Outcome {
     pool.deny_access(&driver.device(1)?)?;
     part.try_into_exclusive().map_err(Error::from)?.close_on(&stream).map_err(Error::from)?;
     bytes.close().map_err(Error::from)?;
+    Ok(())
+}
+
+fn view<'a>(buffer: &'a mut Buffer<u8>, layout: &StridedLayout) -> Result<StridedView<'a, Exclusive>, Error> {
+    StridedView::exclusive(buffer, DataType::UINT8, layout.clone())
+}
+
+/// Copies between strided views: packed by the CPU, by kernels, between devices, with temporary memory of both.
+fn strided_copies(driver: &Driver) -> Outcome {
+    let (context, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
+    let (stream, other, far_stream) = (Stream::new(&context)?, Stream::new(&context)?, Stream::new(&far)?);
+    let device = DevicePool::new(&context, &PoolOptions::default())?.share();
+    let (pinned, there) = (PinnedMemory::new(&context).share(), DeviceMemory::new(&far).share());
+    let matrix = StridedLayout::dense(&[6, 10], 1, Order::C)?;
+    let turned = StridedLayout::dense(&[10, 6], 1, Order::C)?.permuted(&[1, 0])?;
+    let even = StridedLayout::dense(&[6, 20], 1, Order::C)?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+    let (bytes, mut seen) = (pattern(120, 1), vec![0u8; 120]);
+    let host = |layout: &StridedLayout| StridedView::of_slice(&bytes[..layout.required_size()?], layout.clone());
+    let make = |resource: &SharedResource, home: &Stream| Buffer::from_slice(resource, &[0u8; 120], home);
+    let mut options = CopyOptions::default();
+    for temporary in [None, Some(&pinned), Some(&device)] {
+        options.temporary = temporary;
+        let (mut near, mut locked) = (make(&device, &stream)?, make(&pinned, &other)?);
+        let mut away = make(&there, &far_stream)?;
+        view(&mut near, &even)?.copy_from_with(&host(&even)?, &options)?;
+        view(&mut locked, &matrix)?.copy_from_with(&view(&mut near, &even)?, &options)?;
+        view(&mut away, &turned)?.copy_from_with(&view(&mut near, &even)?, &options)?;
+        view(&mut near, &turned)?.copy_from_with(&view(&mut locked, &matrix)?, &options)?;
+        let layout = StridedLayout::dense(&[6, 20], 1, Order::F)?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+        let mut back = StridedView::of_mut_slice(&mut seen, layout)?;
+        back.copy_from_with(&view(&mut near, &turned)?, &options)?;
+        let wanted = host(&even)?.to_vec::<u8>()?;
+        same("there and back", &back.into_shared().to_vec::<u8>()?, &wanted)?;
+        same("the other device's", &view(&mut away, &turned)?.into_shared().to_vec::<u8>()?, &wanted)?;
+    }
     Ok(())
 }
 
@@ -553,6 +589,12 @@ fn what_the_driver_does_not_fill_of_the_hosts_memory_the_cpu_fills() -> Outcome 
     assert_eq!((softgpu::injected(), buffer.to_vec()?[2..6].to_vec()), (1, vec![[1, 2], [7, 8], [7, 8], [1, 2]]));
     softgpu::faults([]);
     Ok(())
+}
+
+#[test]
+fn strided_copies_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("strided copies", strided_copies).map(|_| ())
 }
 
 #[test]

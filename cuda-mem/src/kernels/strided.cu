@@ -141,8 +141,8 @@ template <class Word, int TILE> DEVICE void copy_tile(const Copy &c, Tile<Word, 
         copy_tile<WORD, TILE>(c, tile);                                                                                \
     }
 
-KERNELS(1, u8, 4, 64)
-KERNELS(2, u16, 4, 64)
+KERNELS(1, u8, 8, 64)
+KERNELS(2, u16, 8, 64)
 KERNELS(4, u32, 4, 64)
 KERNELS(8, u64, 4, 32)
 KERNELS(16, u32x4, 4, 32)

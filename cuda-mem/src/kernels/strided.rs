@@ -11,8 +11,10 @@ use smallvec::SmallVec;
 /// Ends with the zero that the driver looks for.
 const PTX: &str = concat!(include_str!("strided.ptx"), "\0");
 const THREADS: u32 = 256;
-/// Words of a thread of the kernel that uses no tiles.
-const EACH: u64 = 4;
+/// Words of a thread of the kernel that uses no tiles: more of small ones, so that as many bytes are under way.
+const fn each(word: u64) -> u64 {
+    if word < 4 { 8 } else { 4 }
+}
 /// Axes of a launch.
 const AXES: usize = 8;
 /// Words of a launch: indices fit into 31 bits.
@@ -199,7 +201,7 @@ fn launch(axes: &[Axis], word: u64, to: u64, from: u64) -> Launch {
         }
         axes[2..].iter().map(|axis| axis.extent).product::<u64>() * parameters.tiles[0] * parameters.tiles[1]
     } else {
-        parameters.count.div_ceil(EACH * u64::from(THREADS))
+        parameters.count.div_ceil(each(word) * u64::from(THREADS))
     };
     Launch { tiled: second.is_some(), blocks: blocks as u32, parameters }
 }
@@ -227,7 +229,7 @@ mod tests {
 
     /// What the kernels do.
     fn divided(n: u32, divisor: u64) -> u32 {
-        let high = (u64::from(n) * (divisor & u64::from(u32::MAX)) >> 32) as u32;
+        let high = ((u64::from(n) * (divisor & u64::from(u32::MAX))) >> 32) as u32;
         (high + n) >> (divisor >> 32)
     }
 

@@ -65,6 +65,20 @@ impl<'memory> StridedView<'memory> {
     /// # Errors
     ///
     /// Elements lie outside of the slice; the layout's item size is not the type's.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::view::{Order, StridedLayout, StridedView};
+    /// let host = [1u8, 2, 3, 4, 5, 6];
+    /// let view = StridedView::of_slice(&host, StridedLayout::dense(&[2, 3], 1, Order::C)?)?;
+    /// let mut buffer = Buffer::<u8, _>::zeroed(&memory, 6, &stream)?;
+    /// buffer.view_mut(&[3, 2])?.copy_from(&view.permuted(&[1, 0])?)?;
+    /// assert_eq!(buffer.to_vec()?, [1, 4, 2, 5, 3, 6]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn of_slice<T: Element>(slice: &'memory [T], layout: StridedLayout) -> Result<Self> {
         let memory = HostMemory {
             start: slice.as_ptr().cast::<u8>().cast_mut(),
@@ -82,6 +96,21 @@ impl StridedView<'static> {
     /// # Errors
     ///
     /// Elements lie outside of the buffer; the layout's item size is not the type's.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::DataType;
+    /// use cuda_mem::view::{Order, StridedLayout, StridedView};
+    /// let bytes = Buffer::from_slice(&memory, &[0u8; 64], &stream)?.into_shared();
+    /// let layout = StridedLayout::dense(&[4, 8], 2, Order::F)?;
+    /// let view = StridedView::shared(bytes.clone(), DataType::BFLOAT16, layout.clone())?;
+    /// assert_eq!((view.strides(), view.device_pointer()), (&[1, 4][..], bytes.device_pointer()));
+    /// assert!(StridedView::shared(bytes, DataType::BFLOAT16, layout.with_offset(1)?).is_err(), "it ends too late");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     #[doc(alias = "from_buffer")]
     pub fn shared<T: AnyBitPattern, K: Kind>(
         buffer: SharedBuffer<T, K>,
@@ -155,6 +184,17 @@ impl<T: Element, K: Kind, A: Access> Buffer<T, K, A> {
     /// # Errors
     ///
     /// The shape has not as many elements as the buffer.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let buffer = Buffer::from_slice(&memory, &[1u16, 2, 3, 4, 5, 6], &stream)?;
+    /// let matrix = buffer.view(&[-1, 3])?;
+    /// assert_eq!((matrix.shape(), matrix.is_read_only()), (&[2, 3][..], true));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn view(&self, shape: &[i64]) -> Result<StridedView<'_>> {
         StridedView::borrowed(self, T::DATA_TYPE, line::<T>(self.len())?.reshaped(shape)?)
     }
@@ -166,6 +206,20 @@ impl<T: Element + AnyBitPattern, K: Kind> Buffer<T, K> {
     /// # Errors
     ///
     /// The shape has not as many elements as the buffer.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::view::Index;
+    /// let row = Buffer::from_slice(&memory, &[1i32, 2, 3], &stream)?;
+    /// let mut buffer = Buffer::<i32, _>::zeroed(&memory, 6, &stream)?;
+    /// let mut last = buffer.view_mut(&[2, 3])?.sliced(&[Index::At(-1)])?;
+    /// last.copy_from(&row.view(&[3])?)?;
+    /// assert_eq!(buffer.to_vec()?, [0, 0, 0, 1, 2, 3]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn view_mut(&mut self, shape: &[i64]) -> Result<StridedView<'_, Exclusive>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
         StridedView::exclusive(self, T::DATA_TYPE, layout)
@@ -178,6 +232,18 @@ impl<T: Element + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// # Errors
     ///
     /// The shape has not as many elements as the buffer.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let view = Buffer::from_slice(&memory, &[1.5f32; 6], &stream)?.into_shared().into_view(&[2, 3])?;
+    /// let turned = view.clone().permuted(&[1, 0])?; // holds the memory too
+    /// drop(view);
+    /// assert_eq!(turned.to_vec::<f32>()?, [1.5; 6]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn into_view(self, shape: &[i64]) -> Result<StridedView<'static>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
         StridedView::shared(self, T::DATA_TYPE, layout)

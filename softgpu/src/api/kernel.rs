@@ -80,6 +80,6 @@ driver_calls! {
             }
         }
         let launch = Launch { builtin: function.builtin, threads, values, context: stream.context.clone() };
-        stream.perform(move || launch.run())
+        launch.begin(&stream)
     }
 }

@@ -3,9 +3,12 @@
 mod strided;
 
 use super::Global;
+use super::capture;
 use super::context::Context;
+use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
+use super::stream::Stream;
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
 use cuda_sys::CUresult;
@@ -160,12 +163,32 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
+    /// Gives the kernel to a stream, or to the graph that it records.
+    pub(crate) fn begin(self, stream: &Stream) -> Result {
+        if capture::enter(stream)? {
+            return capture::add(stream, Work::plain(move || self.run(None)));
+        }
+        // A copy's memory may be freed after it in stream order, and is held until then.
+        let copy = match self.builtin {
+            Builtin::CopyStrided | Builtin::CopyTiles => strided::Strided::of(&self.values),
+            _ => None,
+        };
+        let held = copy.and_then(|copy| self.memory_of(&copy).ok());
+        stream.push(Vec::new(), move || self.run(held.as_ref())).map(drop)
+    }
+
+    /// The memory that a copy writes and reads.
+    fn memory_of(&self, copy: &strided::Strided) -> core::result::Result<[Range; 2], (u64, CUresult)> {
+        let [to, from] = copy.spans();
+        Ok([self.memory(to.0, to.1, 1, Use::Write)?, self.memory(from.0, from.1, 1, Use::Read)?])
+    }
+
     /// Runs the kernel to its end. A wrong address is the context's error from then on, as on a device.
-    pub(crate) fn run(&self) {
+    fn run(&self, held: Option<&[Range; 2]>) {
         if self.context.failure().is_some() {
             return;
         }
-        if let Err((address, code)) = self.work() {
+        if let Err((address, code)) = self.work(held) {
             report(Misuse::WrongAddress, self.builtin.name(), address, None);
             self.context.fail(code);
         }
@@ -193,7 +216,7 @@ impl Launch {
         if range.is_present() { Ok(range) } else { Err(illegal) }
     }
 
-    fn work(&self) -> core::result::Result<(), (u64, CUresult)> {
+    fn work(&self, held: Option<&[Range; 2]>) -> core::result::Result<(), (u64, CUresult)> {
         // Each thread has one element, as far as there are elements.
         let count = self.value(1).min(self.threads);
         match self.builtin {
@@ -247,11 +270,11 @@ impl Launch {
             }
             Builtin::CopyStrided | Builtin::CopyTiles => {
                 if let Some(copy) = strided::Strided::of(&self.values) {
-                    let [to, from] = copy.spans();
-                    let to = self.memory(to.0, to.1, 1, Use::Write)?;
-                    let from = self.memory(from.0, from.1, 1, Use::Read)?;
-                    from.check_flushed(self.builtin.name());
-                    copy.run(&to, &from);
+                    let looked_up = if held.is_none() { Some(self.memory_of(&copy)?) } else { None };
+                    if let Some([to, from]) = held.or(looked_up.as_ref()) {
+                        from.check_flushed(self.builtin.name());
+                        copy.run(to, from);
+                    }
                 }
             }
             Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}

@@ -25,6 +25,15 @@ pub(crate) struct Pattern {
     pub axes: SmallVec<[Axis; 5]>,
 }
 
+/// Rows of planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Planes {
+    /// From row to row, in bytes.
+    pub pitch: u64,
+    /// From plane to plane, in rows.
+    pub height: u64,
+}
+
 /// One side of a copy, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Strides {
@@ -94,6 +103,17 @@ impl Pattern {
         let [axis] = self.axes[..] else { return None };
         let pitch = |stride: i64| u64::try_from(stride).ok().filter(|pitch| *pitch >= self.width);
         Some((pitch(axis.to)?, pitch(axis.from)?))
+    }
+
+    /// The planes of destination and source, if the runs are rows of planes: two axes, of which the outer takes whole rows.
+    pub fn planes(&self) -> Option<[Planes; 2]> {
+        let [outer, inner] = self.axes[..] else { return None };
+        let side = |outer: i64, pitch: i64| {
+            let pitch = u64::try_from(pitch).ok().filter(|pitch| *pitch >= self.width)?;
+            let step = u64::try_from(outer).ok().filter(|step| step.is_multiple_of(pitch))?;
+            (step / pitch >= inner.extent).then_some(Planes { pitch, height: step / pitch })
+        };
+        Some([side(outer.to, inner.to)?, side(outer.from, inner.from)?])
     }
 
     /// The bytes of the destination's memory, from the first that is written to after the last.

@@ -4,12 +4,12 @@ use super::pattern::{Pattern, Strides};
 use smallvec::SmallVec;
 
 /// Rows that are narrower than this are not worth a transfer of rows between host and device: each costs a transaction.
-pub(super) const NARROW: u64 = 64;
-/// Rows of one device that are at least so wide are left to the driver's copy; narrower ones are the kernel's.
-pub(super) const WIDE: u64 = 4096;
+const NARROW: u64 = 64;
 /// So many runs, each so long, are sent one by one rather than packed.
 const FEW: u64 = 8;
 const LONG: u64 = 1 << 16;
+/// So many bytes the CPU puts in order sooner than a kernel is launched for them.
+const CHEAP: u64 = 1 << 16;
 /// What drivers take as a pitch.
 const MOST_PITCH: u64 = i32::MAX as u64;
 
@@ -57,6 +57,8 @@ pub(super) enum How {
     Peer,
     /// One copy of rows.
     Rows,
+    /// One copy of rows of planes.
+    Planes,
     /// A batch of copies.
     Runs,
     /// A kernel.
@@ -112,24 +114,28 @@ struct Between {
 impl Copy<'_> {
     /// How one device, which addresses both sides, copies.
     fn on_device(&self, pattern: &Pattern) -> How {
-        match pattern.rows() {
-            _ if pattern.is_run() => How::Run,
-            Some(pitches) if pattern.width >= WIDE && fit(pitches) => How::Rows,
+        match by_the_driver(pattern) {
+            Some(How::Run) => How::Run,
             _ if self.kernels => How::Kernel,
-            Some(pitches) if fit(pitches) => How::Rows,
-            _ => How::Runs,
+            Some(how) => how,
+            None => How::Runs,
         }
     }
 
     /// How a device and the host, of which neither addresses the other's memory, copy; none where the elements are to be
     /// packed first.
     fn across(&self, pattern: &Pattern) -> Option<How> {
-        match pattern.rows() {
-            _ if pattern.is_run() => Some(How::Run),
-            Some(pitches) if pattern.width >= NARROW && fit(pitches) => Some(How::Rows),
+        match by_the_driver(pattern) {
+            Some(How::Run) => Some(How::Run),
+            Some(how) if pattern.width >= NARROW => Some(how),
             _ if pattern.runs() <= FEW && pattern.width >= LONG => Some(How::Runs),
             _ => None,
         }
+    }
+
+    /// Whether a kernel changes the order sooner than the CPU.
+    fn is_for_the_device(&self, whole: &Pattern) -> bool {
+        self.kernels && whole.bytes() > CHEAP
     }
 
     fn upload(&self, whole: Pattern) -> Vec<Step> {
@@ -138,25 +144,24 @@ impl Copy<'_> {
             return vec![step(how, Destination, Source, whole)];
         }
         let between = self.between(&self.to.strides);
-        if let (Some(packed), Some(sent)) = (self.pack(&between), self.unpack(&between))
-            && let Some(how) = self.across(&sent)
-        {
-            return vec![
-                step(How::Processor, HostTemporary, Source, packed),
-                step(how, Destination, HostTemporary, sent),
-            ];
-        }
-        // The device unpacks. What is dense on the host already is sent as it is.
+        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
+        // What is dense on the host already can be sent as it is.
         let as_it_is = self.between(&self.from.strides);
-        if let (Some(packed), Some(unpacked)) = (self.pack(&as_it_is), self.unpack(&as_it_is))
-            && packed.is_run()
+        let dense = self.pack(&as_it_is).filter(Pattern::is_run).zip(self.unpack(&as_it_is));
+        let across = self.across(&unpacked);
+        if let Some(how) = across
+            && !(dense.is_some() && self.is_for_the_device(&whole))
         {
+            let (packs, sends) = (How::Processor, how);
+            return vec![step(packs, HostTemporary, Source, packed), step(sends, Destination, HostTemporary, unpacked)];
+        }
+        // The device unpacks.
+        if let Some((sent, unpacked)) = dense {
             return vec![
-                step(How::Run, DestinationTemporary, Source, packed),
+                step(How::Run, DestinationTemporary, Source, sent),
                 step(self.on_device(&unpacked), Destination, DestinationTemporary, unpacked),
             ];
         }
-        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
         let sent = Pattern { to: 0, from: 0, width: packed.bytes(), axes: SmallVec::new() };
         vec![
             step(How::Processor, HostTemporary, Source, packed),
@@ -171,25 +176,26 @@ impl Copy<'_> {
             return vec![step(how, Destination, Source, whole)];
         }
         let between = self.between(&self.from.strides);
-        if let (Some(sent), Some(unpacked)) = (self.pack(&between), self.unpack(&between))
-            && let Some(how) = self.across(&sent)
+        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
+        // What is dense on the host can be put into its order before it is sent.
+        let as_it_will_be = self.between(&self.to.strides);
+        let dense = self.pack(&as_it_will_be).zip(self.unpack(&as_it_will_be).filter(Pattern::is_run));
+        let across = self.across(&packed);
+        if let Some(how) = across
+            && !(dense.is_some() && self.is_for_the_device(&whole))
         {
             return vec![
-                step(how, HostTemporary, Source, sent),
+                step(how, HostTemporary, Source, packed),
                 step(How::Processor, Destination, HostTemporary, unpacked),
             ];
         }
-        // The device packs, in the host's order if that is dense.
-        let as_it_will_be = self.between(&self.to.strides);
-        if let (Some(packed), Some(sent)) = (self.pack(&as_it_will_be), self.unpack(&as_it_will_be))
-            && sent.is_run()
-        {
+        // The device packs.
+        if let Some((packed, sent)) = dense {
             return vec![
                 step(self.on_device(&packed), SourceTemporary, Source, packed),
                 step(How::Run, Destination, SourceTemporary, sent),
             ];
         }
-        let (Some(packed), Some(unpacked)) = (self.pack(&between), self.unpack(&between)) else { return vec![] };
         let sent = Pattern { to: 0, from: 0, width: packed.bytes(), axes: SmallVec::new() };
         vec![
             step(self.on_device(&packed), SourceTemporary, Source, packed),
@@ -254,6 +260,15 @@ impl Copy<'_> {
     }
 }
 
-fn fit((to, from): (u64, u64)) -> bool {
-    to <= MOST_PITCH && from <= MOST_PITCH
+/// How the driver copies a pattern in one call; none where it has no such call.
+fn by_the_driver(pattern: &Pattern) -> Option<How> {
+    let fits = |pitch: u64| pitch <= MOST_PITCH;
+    if pattern.is_run() {
+        return Some(How::Run);
+    }
+    if let Some((to, from)) = pattern.rows() {
+        return (fits(to) && fits(from)).then_some(How::Rows);
+    }
+    let [to, from] = pattern.planes()?;
+    (fits(to.pitch) && fits(from.pitch)).then_some(How::Planes)
 }

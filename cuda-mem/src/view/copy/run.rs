@@ -10,7 +10,7 @@ use crate::view::Pattern;
 use crate::view::memory::Memory;
 use crate::{Buffer, Context, Result, Stream, memory::ResourceHandle};
 use core::mem::MaybeUninit;
-use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype};
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
 
 type Temporary = Buffer<MaybeUninit<u8>, Any>;
 
@@ -133,6 +133,7 @@ impl<'a> Run<'a> {
                     self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream)).and(begun)
                 }
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
+                How::Planes => copy_planes(pattern, to_start, from_start, stream),
                 How::Runs => copy_runs(pattern, to, from, stream),
                 How::Kernel => stream.context().strided_kernels()?.copy(pattern, to, from, stream),
             }
@@ -224,6 +225,30 @@ unsafe fn copy_rows(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, strea
     let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
     // SAFETY: this function's contract.
     unsafe { call!(cuda.cuMemcpy2DAsync_v2(&copy, stream.raw())) }
+}
+
+/// # Safety
+///
+/// As [`Run::all`].
+unsafe fn copy_planes(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
+    let ([outer, inner], Some([to_planes, from_planes])) = (&pattern.axes[..], pattern.planes()) else { return Ok(()) };
+    let copy = CUDA_MEMCPY3D {
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        srcDevice: from,
+        srcPitch: from_planes.pitch as usize,
+        srcHeight: from_planes.height as usize,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        dstDevice: to,
+        dstPitch: to_planes.pitch as usize,
+        dstHeight: to_planes.height as usize,
+        WidthInBytes: pattern.width as usize,
+        Height: inner.extent as usize,
+        Depth: outer.extent as usize,
+        ..Default::default()
+    };
+    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    // SAFETY: this function's contract.
+    unsafe { call!(cuda.cuMemcpy3DAsync_v2(&copy, stream.raw())) }
 }
 
 /// # Safety

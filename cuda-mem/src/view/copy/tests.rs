@@ -125,7 +125,7 @@ proptest! {
                 How::Processor => prop_assert!(!device(to) && !device(from)),
                 How::Kernel => prop_assert!(to != Reached::Host && from != Reached::Host),
                 How::Peer => prop_assert!(device(to) && device(from) && to != from),
-                How::Run | How::Rows | How::Runs => prop_assert!(!(device(to) && device(from)) || to == from),
+                How::Run | How::Rows | How::Planes | How::Runs => prop_assert!(!(device(to) && device(from)) || to == from),
             }
         }
     }
@@ -188,7 +188,7 @@ fn patterns_are_merged_sorted_and_turned_round() {
 
 #[test]
 fn copies_take_the_fewest_steps() {
-    use How::{Kernel, Peer, Processor, Rows, Run, Runs};
+    use How::{Kernel, Peer, Planes, Processor, Rows, Run, Runs};
     use Reached::{Everyone, Host};
     let (device, other) = (Reached::Device(0), Reached::Device(1));
     let matrix = dense(&[300, 200]);
@@ -202,24 +202,35 @@ fn copies_take_the_fewest_steps() {
     let backwards = columns(&matrix, Index::reversed());
     let all_back = backwards.sliced(&[Index::reversed()]).unwrap();
     let row = dense(&[1, 200]).broadcast_to(&[300, 200]).unwrap();
+    let (small, row_target) = (dense(&[30, 20]), dense(&[300, 200]));
+    let small_transposed = dense(&[20, 30]).permuted(&[1, 0]).unwrap();
     let big = dense(&[3, 2, 1 << 18]);
     let big_gaps = dense(&[3, 5, 1 << 19]).sliced(&[Index::ALL, Index::ALL.step(4), (..1 << 18).into()]).unwrap();
+    let block = dense(&[20, 30, 40]).sliced(&[(2..12).into(), (5..25).into(), (3..33).into()]).unwrap();
+    let cube = dense(&[10, 20, 30]);
+    let leaning = StridedLayout::new(&[10, 20, 30], &[1201, 40, 1], 4).unwrap();
     for (name, to, from, ends, with_kernels, without) in [
-        ("a run", &matrix, &matrix, (device, device), &[Run][..], &[Run][..]),
+        ("a block of a cube", &cube, &block, (Host, device), &[Planes][..], &[Planes][..]),
+        ("to a block of a cube", &block, &cube, (device, Host), &[Planes], &[Planes]),
+        ("a block of a cube", &cube, &block, (device, device), &[Kernel], &[Planes]),
+        ("planes that begin within rows", &cube, &leaning, (Host, device), &[Kernel, Run], &[Runs, Run]),
+        ("a run", &matrix, &matrix, (device, device), &[Run], &[Run]),
         ("a run", &matrix, &matrix, (device, Host), &[Run], &[Run]),
         ("a run", &matrix, &matrix, (Host, Host), &[Processor], &[Processor]),
         ("a run", &matrix, &matrix, (device, other), &[Peer], &[Peer]),
         ("a run in another order", &transposed, &transposed, (Host, device), &[Run], &[Run]),
         ("rows", &matrix, &band, (device, device), &[Kernel], &[Rows]),
-        ("wide rows", &wide, &columns(&dense(&[300, 5000]), (..4000).into()), (device, device), &[Rows], &[Rows]),
+        ("wide rows", &wide, &columns(&dense(&[300, 5000]), (..4000).into()), (device, device), &[Kernel], &[Rows]),
         ("rows", &matrix, &band, (Host, device), &[Rows], &[Rows]),
         ("rows", &band, &matrix, (device, Host), &[Rows], &[Rows]),
         ("narrow rows up", &narrow, &thin, (device, Host), &[Run, Kernel], &[Run, Rows]),
         ("narrow rows from the host", &thin, &narrow, (device, Host), &[Processor, Run], &[Processor, Run]),
         ("narrow rows down", &thin, &narrow, (Host, device), &[Kernel, Run], &[Rows, Run]),
         ("a transpose", &matrix, &transposed, (device, device), &[Kernel], &[Runs]),
-        ("a transpose", &matrix, &transposed, (device, Host), &[Processor, Run], &[Processor, Run]),
-        ("a transpose", &matrix, &transposed, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("a transpose", &matrix, &transposed, (device, Host), &[Run, Kernel], &[Processor, Run]),
+        ("a transpose", &matrix, &transposed, (Host, device), &[Kernel, Run], &[Run, Processor]),
+        ("a small transpose", &small, &small_transposed, (device, Host), &[Processor, Run], &[Processor, Run]),
+        ("a small transpose", &small, &small_transposed, (Host, device), &[Run, Processor], &[Run, Processor]),
         ("a transpose", &matrix, &transposed, (Everyone, device), &[Kernel], &[Runs]),
         ("a transpose", &matrix, &transposed, (device, other), &[Peer, Kernel], &[Peer, Runs]),
         ("every other", &matrix, &even, (device, device), &[Kernel], &[Rows]),
@@ -227,10 +238,10 @@ fn copies_take_the_fewest_steps() {
         ("every other", &even, &even, (device, other), &[Kernel, Peer, Kernel], &[Rows, Peer, Rows]),
         ("every other both ways", &even, &even, (Host, device), &[Kernel, Run, Processor], &[Rows, Run, Processor]),
         ("every other both ways", &even, &even, (device, Host), &[Processor, Run, Kernel], &[Processor, Run, Rows]),
-        ("backwards", &all_back, &matrix, (device, Host), &[Processor, Run], &[Processor, Run]),
-        ("backwards", &matrix, &all_back, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("backwards", &all_back, &matrix, (device, Host), &[Run, Kernel], &[Processor, Run]),
+        ("backwards", &matrix, &all_back, (Host, device), &[Kernel, Run], &[Run, Processor]),
         ("a row repeated", &matrix, &row, (device, Host), &[Run, Kernel], &[Run, Runs]),
-        ("a row repeated", &matrix, &row, (Host, device), &[Run, Processor], &[Run, Processor]),
+        ("a row repeated", &row_target, &row, (Host, device), &[Run, Processor], &[Run, Processor]),
         ("few long runs", &big, &big_gaps, (Host, device), &[Runs], &[Runs]),
     ] {
         assert_eq!(hows(&plan_of(to, from, ends, true)), with_kernels, "{name} {ends:?}");
