@@ -2,6 +2,10 @@
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
+use crate::interchange::TensorError;
+use crate::interchange::array_interface::ArrayInterfaceError;
+use crate::interchange::arrow::ArrowError;
+use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
 use crate::view::ViewError;
 use core::fmt;
@@ -150,6 +154,22 @@ pub enum Error {
     /// What is named is no type of elements.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
+
+    /// What is said of an array cannot be, or not here.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+
+    /// A tensor of another library's was refused, or cannot be handed out so.
+    #[error(transparent)]
+    Dlpack(#[from] DlpackError),
+
+    /// A structure of Arrow's was refused, or cannot be made.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+
+    /// An array interface of another library's was refused, or cannot be made.
+    #[error(transparent)]
+    ArrayInterface(#[from] ArrayInterfaceError),
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]

@@ -54,11 +54,13 @@ mod event;
 pub mod fuzzing {
     //! What the fuzz targets run.
 
+    pub use crate::interchange::fuzzing::import;
     pub use crate::pool::history as heap_history;
 }
 pub mod graph;
 mod host_buffer;
 mod host_copy;
+pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
@@ -123,6 +125,14 @@ const _: () = {
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
     crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
+    crosses_threads::<interchange::Tensor>();
+    crosses_threads::<interchange::SharedTensor>();
+    crosses_threads::<interchange::array_interface::ArrayInterface>();
+    crosses_threads::<interchange::arrow::DeviceArray>();
+    crosses_threads::<interchange::arrow::ImportedArray>();
+    crosses_threads::<interchange::arrow::Schema>();
+    crosses_threads::<interchange::dlpack::ManagedTensor>();
+    crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
@@ -148,5 +158,6 @@ const _: () = {
     crosses_threads::<pool::RingPool<memory::kind::Device>>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
+    moves_between_threads::<interchange::arrow::DeviceArrayStream>();
     moves_between_threads::<ExecutableGraph>();
 };

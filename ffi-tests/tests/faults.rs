@@ -6,6 +6,9 @@
 use cuda_mem::adaptor::{GuardSettings, Guarded};
 use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::interchange::arrow::ArrayNode;
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
 use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
@@ -21,7 +24,7 @@ use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
 use std::error::Error as StdError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -464,6 +467,40 @@ const ENDING: [&str; 15] = [
     "cuMemRelease",
 ];
 
+/// Memory handed out and taken over by each protocol. The producer's side ends on every path.
+fn interchange(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (ours, theirs) = (Stream::new(&context)?, Stream::new(&context)?);
+    let pinned = PinnedMemory::new(&context).share();
+    let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&context), 256, 7, &ours)?.into_shared();
+    let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+    let take = |managed: ManagedTensor| -> Result<SharedTensor, Error> {
+        // SAFETY: exported just now, and in order.
+        unsafe { ManagedTensor::from_versioned(managed.into_versioned())?.check()?.into_shared(&theirs, Some(&ours)) }
+    };
+    let seen = take(buffer.tensor().to_dlpack(&options)?)?;
+    let said = seen.cuda_array_interface()?;
+    // SAFETY: the tensor is the owner.
+    let again = unsafe { said.import_cuda(Arc::new(seen.clone()), &ours, false) }?;
+    same("the array", &again.memory().to_vec()?, &[7; 256])?;
+    drop((again, seen));
+    let copying = ExportOptions { device: Some(TensorDevice::Cpu), resource: Some(&pinned), ..Default::default() };
+    same("the copy", &take(buffer.tensor().to_dlpack(&copying)?)?.memory().to_vec()?, &[7; 256])?;
+    let after = ExportOptions { release: Release::AfterContext, ..Default::default() };
+    drop(buffer.tensor().to_dlpack(&after)?);
+    let bytes = buffer.tensor().memory().clone();
+    let node = ArrayNode { length: 256, buffers: vec![None, Some(bytes)], ..Default::default() };
+    let array = node.export(&theirs)?.check()?;
+    drop(node);
+    // SAFETY: exported just now.
+    unsafe { array.wait(&ours)? };
+    // SAFETY: as above; as large as it is.
+    same("the column", &unsafe { array.buffer(array.node().buffers[1], 256, &ours) }?.to_vec()?, &[7; 256])?;
+    array.release_after(&ours)?;
+    buffer.close().map_err(Error::from)?;
+    Ok(())
+}
+
 /// Fails each call of a run in turn, with each of these codes; gives how many faults were met.
 fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn StdError>> {
     let driver = Driver::software()?;
@@ -521,6 +558,12 @@ fn pop(driver: &Driver) -> Result<bool, Box<dyn StdError>> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the result is writable.
     Ok(unsafe { driver.raw().cuCtxPopCurrent_v2(&mut context) }? == CUresult::CUDA_SUCCESS)
+}
+
+#[test]
+fn interchange_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("interchange", interchange).map(drop)
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | make one | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); of other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
 //! | copy while doing other things | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
+//! | hand to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
 //! | take apart | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
 //! | reach it by the CPU | [`read`](Buffer::read), [`write`](Buffer::write), where the kind is [`HostAccessible`] |
@@ -28,6 +29,7 @@ mod raw;
 mod rows;
 mod scope;
 mod share;
+mod tensor;
 mod transfer;
 mod uninit;
 mod viewed;
