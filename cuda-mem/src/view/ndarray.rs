@@ -7,12 +7,10 @@ use ndarray::{IxDyn, ShapeBuilder, StrideShape};
 pub(super) fn parts<T>(first: *mut T, layout: &StridedLayout) -> (*mut T, StrideShape<IxDyn>, Vec<usize>) {
     let extents: Vec<usize> = layout.shape().iter().map(|extent| *extent as usize).collect();
     // Strides that are never taken may be anything here, and not there.
-    let strides: Vec<i64> = layout.axes().map(|(extent, stride)| if extent > 1 { stride } else { 0 }).collect();
+    let taken = |extent: i64| extent > 1 && !layout.is_empty();
+    let strides: Vec<i64> = layout.axes().map(|(extent, stride)| if taken(extent) { stride } else { 0 }).collect();
     let flipped: Vec<usize> = (0..strides.len()).filter(|&axis| strides[axis] < 0).collect();
-    let back: i64 = match layout.is_empty() {
-        true => 0,
-        false => flipped.iter().map(|&axis| strides[axis] * (layout.shape()[axis] - 1)).sum(),
-    };
+    let back: i64 = flipped.iter().map(|&axis| strides[axis] * (layout.shape()[axis] - 1)).sum();
     let steps: Vec<usize> = strides.iter().map(|stride| stride.unsigned_abs() as usize).collect();
     (first.wrapping_offset(back as isize), IxDyn(&extents).strides(IxDyn(&steps)), flipped)
 }

@@ -81,6 +81,9 @@ impl<A: Access> StridedView<'_, A> {
             return Err(ViewError::Shape { call: CALL, from, to }.into());
         }
         self.check_writable(CALL)?;
+        if self.layout.is_empty() {
+            return Ok(());
+        }
         if !self.is_packed() {
             return copy(CALL, (&self.memory, &self.layout), (&source.memory, &source.layout), options);
         }
