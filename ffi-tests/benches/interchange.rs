@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let ordered = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
     let same = ExportOptions { consumer: Consumer::Stream(&ours), ..Default::default() };
 
-    let mut report = |what: &str, way: &mut dyn FnMut() -> std::result::Result<(), Error>| -> Result<()> {
+    let report = |what: &str, way: &mut dyn FnMut() -> std::result::Result<(), Error>| -> Result<()> {
         way()?;
         let mut times = Vec::new();
         for _ in 0..rounds {
