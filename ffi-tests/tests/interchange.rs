@@ -2,11 +2,15 @@
 //! names: same memory, in order, and alive as long as a consumer has it.
 
 use cuda_mem::interchange::array_interface::ArrayInterface;
+use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
-use cuda_mem::interchange::{Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, TensorDevice};
+use cuda_mem::interchange::{
+    Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
+};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
-use cuda_mem::{Buffer, Context, Error, SharedBuffer, Stream};
+use cuda_mem::view::Index;
+use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::{Setup, alone, delay, pattern};
 use std::sync::Arc;
 
@@ -322,6 +326,102 @@ fn numpys_array_interface_is_of_memory_at_rest() -> Outcome {
         // SAFETY: refused before it is used.
         let error = unsafe { lie.import_cuda(Arc::new(heap), &stream, true) }.unwrap_err();
         assert!(error.to_string().contains("devices must address it"), "{error}");
+        Ok(())
+    })
+}
+
+#[test]
+fn views_go_out_and_come_in_as_views() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        for (resource, _) in sources(context)? {
+            let numbers: Vec<i32> = (0..60).collect();
+            let buffer = Buffer::<i32, Any>::from_slice(&resource, &numbers, &ours)?.into_shared();
+            let whole = buffer.into_view(&[3, 4, 5])?;
+            let views = [
+                whole.clone(),
+                whole.clone().permuted(&[2, 0, 1])?,
+                whole.clone().sliced(&[Index::reversed(), (1..3).into(), Index::reversed().step(-2)])?,
+                whole.clone().sliced(&[(..).into(), (2..2).into()])?,
+            ];
+            for view in views {
+                let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+                let seen = through(view.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
+                assert_eq!((seen.shape(), seen.data_type()), (view.shape(), view.data_type()));
+                assert_eq!(seen.to_vec::<i32>()?, view.to_vec::<i32>()?);
+                if !view.layout().is_empty() {
+                    assert_eq!((seen.strides(), seen.device_pointer()), (view.strides(), view.device_pointer()));
+                }
+                let read_only = view.clone().into_read_only().to_dlpack(&options)?;
+                assert!(through(read_only, &theirs, Some(&ours))?.into_view()?.is_read_only());
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let memory = DeviceMemory::new(context);
+        let buffer = Buffer::<u8, _>::from_slice(&memory, &pattern(12, 5), &stream)?.into_shared();
+        let packed = buffer.tensor().with_type_and_layout(DataType::FLOAT4_E2M1FN, 0, &[3, 8], None)?;
+        let view = packed.clone().into_view()?;
+        assert!(view.is_packed());
+        let seen = through(view.to_dlpack(&ExportOptions::default())?, &stream, None)?;
+        assert_eq!(
+            (seen.tensor().byte_range().end - seen.tensor().byte_range().start, seen.tensor().is_padded()),
+            (12, false)
+        );
+        // A row further on begins with a byte; an element further on does not.
+        assert!(view.clone().sliced(&[(1..).into()])?.to_tensor().is_ok());
+        assert!(view.sliced(&[(..).into(), (1..).into()])?.to_tensor().is_err());
+        let parts = TensorParts {
+            address: buffer.device_pointer(),
+            device: packed.tensor().device(),
+            data_type: DataType::FLOAT4_E2M1FN,
+            shape: &[12],
+            strides: None,
+            read_only: false,
+            padded: true,
+        };
+        let seen = through(Tensor::new(&parts)?.export(buffer.clone()), &stream, None)?;
+        assert!(seen.tensor().is_padded());
+        assert!(!seen.into_view()?.is_packed());
+        Ok(())
+    })
+}
+
+#[test]
+fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
+        for (resource, device) in sources(context)? {
+            let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &ours)?;
+            delay(&ours)?;
+            buffer.fill(.., 3)?;
+            let buffer = buffer.into_shared();
+            let node = ArrayNode { length: 4096, buffers: vec![None, Some(buffer.clone())], ..Default::default() };
+            let array = node.export(&mover)?;
+            drop(node);
+            let (kind, event) = (array.raw().device_type, array.raw().sync_event);
+            assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
+            let imported = array.check()?;
+            assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
+            // SAFETY: exported just now.
+            unsafe { imported.wait(&theirs)? };
+            // SAFETY: as above; as large as it is.
+            let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
+            assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
+            assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");
+            drop(seen);
+            delay(&theirs)?;
+            imported.release_after(&theirs)?;
+            assert!(!theirs.is_done()?, "a release waited, where an event was to do it");
+            buffer.synchronize()?;
+            assert!(theirs.is_done()?, "the memory is not ordered after its consumer");
+        }
         Ok(())
     })
 }

@@ -286,7 +286,7 @@ impl TryFrom<DLDevice> for TensorDevice {
 }
 
 impl Tensor {
-    /// The tensor for DLPack, held by `owner` until its deleter is called; as [`export`].
+    /// The tensor for DLPack, held by `owner` until its deleter is called; as [`export()`].
     pub fn export<O: Send + 'static>(&self, owner: O) -> ManagedTensor {
         export(self, 0, owner)
     }

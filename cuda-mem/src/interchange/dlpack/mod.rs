@@ -3,8 +3,8 @@
 //! | to | |
 //! |---|---|
 //! | hand memory out | [`SharedTensor::to_dlpack`](crate::interchange::SharedTensor::to_dlpack), then [`ManagedTensor::into_versioned`] or [`into_legacy`](ManagedTensor::into_legacy) |
-//! | hand out what no buffer holds | [`export`] |
-//! | take memory over | [`ManagedTensor::from_versioned`] or [`from_legacy`](ManagedTensor::from_legacy), [`check`](ManagedTensor::check), [`ImportedTensor::into_buffer`] |
+//! | hand out what no buffer holds | [`export()`] |
+//! | take memory over | [`ManagedTensor::from_versioned`] or [`from_legacy`](ManagedTensor::from_legacy), [`check`](ManagedTensor::check), [`ImportedTensor::into_shared`] |
 //! | make tensors by another library, ask for its stream | [`ExchangeApi`] |
 //! | offer both to others | [`offer_exchange_api`] |
 //!
