@@ -2,7 +2,7 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, StridedKernels};
 use crate::signal::Functions;
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
@@ -41,6 +41,7 @@ struct Inner {
     drop_errors: Arc<DropErrors>,
     kernels: OnceCell<Kernels>,
     signal_kernels: OnceCell<Functions>,
+    strided_kernels: OnceCell<StridedKernels>,
 }
 
 enum Ownership {
@@ -123,6 +124,7 @@ impl Context {
             drop_errors: Arc::default(),
             kernels: OnceCell::new(),
             signal_kernels: OnceCell::new(),
+            strided_kernels: OnceCell::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -222,6 +224,11 @@ impl Context {
     /// The kernels of [`signal`](crate::signal), loaded when they are first needed.
     pub(crate) fn signal_kernels(&self) -> Result<&Functions> {
         self.inner.signal_kernels.get_or_try_init(|| Functions::load(self))
+    }
+
+    /// The kernels of strided copies, loaded when they are first needed.
+    pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
+        self.inner.strided_kernels.get_or_try_init(|| StridedKernels::load(self))
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {

@@ -1,8 +1,14 @@
 //! Errors. Each names the call, what was asked, and what to do.
 
+use crate::DataTypeError;
 use crate::adaptor::Damage;
+use crate::interchange::TensorError;
+use crate::interchange::array_interface::ArrayInterfaceError;
+use crate::interchange::arrow::ArrowError;
+use crate::interchange::dlpack::DlpackError;
 use crate::ipc::{ChannelError, DescriptorError};
 use crate::signal::SignalError;
+use crate::view::ViewError;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
@@ -110,6 +116,10 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// A view of memory as an array, its layout, or a copy between views, cannot be.
+    #[error(transparent)]
+    View(Box<ViewError>),
+
     /// This process was forked from one that had loaded the driver, which does not survive that.
     #[error(
         "{call} failed: the driver was loaded by process {loaded_by}, and this is process {process}, forked from it: a \
@@ -145,6 +155,25 @@ pub enum Error {
     /// A wait ended without what it waited for, or a ring cannot go on.
     #[error(transparent)]
     Signal(Box<SignalError>),
+    /// What is named is no type of elements.
+    #[error(transparent)]
+    DataType(#[from] DataTypeError),
+
+    /// What is said of an array cannot be, or not here.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+
+    /// A tensor of another library's was refused, or cannot be handed out so.
+    #[error(transparent)]
+    Dlpack(#[from] DlpackError),
+
+    /// A structure of Arrow's was refused, or cannot be made.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+
+    /// An array interface of another library's was refused, or cannot be made.
+    #[error(transparent)]
+    ArrayInterface(#[from] ArrayInterfaceError),
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
@@ -163,6 +192,12 @@ pub enum Error {
         /// What it needs.
         needs: Box<str>,
     },
+}
+
+impl From<ViewError> for Error {
+    fn from(error: ViewError) -> Self {
+        Error::View(Box::new(error))
+    }
 }
 
 impl From<LoadError> for Error {

@@ -27,6 +27,7 @@
 //! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
+//! | [`view`] | arrays in memory: layouts, views, copies between them |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
@@ -38,12 +39,14 @@
 //! # Features
 //!
 //! - `vkgdr` (default) links the vkgdr library in.
+//! - `ndarray` gives the elements of views on the CPU as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
 pub mod adaptor;
 pub mod buffer;
 mod context;
 pub mod copy;
+mod data_type;
 mod device;
 mod driver;
 mod drop_errors;
@@ -54,11 +57,13 @@ mod event;
 pub mod fuzzing {
     //! What the fuzz targets run.
 
+    pub use crate::interchange::fuzzing::import;
     pub use crate::pool::history as heap_history;
 }
 pub mod graph;
 mod host_buffer;
 mod host_copy;
+pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
@@ -71,9 +76,11 @@ mod stream;
 pub mod suballocator;
 mod support;
 pub mod trace;
+pub mod view;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
+pub use data_type::{DataType, DataTypeError, Element, TypeCode};
 pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
@@ -122,6 +129,14 @@ const _: () = {
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
     crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
+    crosses_threads::<interchange::Tensor>();
+    crosses_threads::<interchange::SharedTensor>();
+    crosses_threads::<interchange::array_interface::ArrayInterface>();
+    crosses_threads::<interchange::arrow::DeviceArray>();
+    crosses_threads::<interchange::arrow::ImportedArray>();
+    crosses_threads::<interchange::arrow::Schema>();
+    crosses_threads::<interchange::dlpack::ManagedTensor>();
+    crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
@@ -139,6 +154,10 @@ const _: () = {
     crosses_threads::<ipc::PoolExport>();
     crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
+    crosses_threads::<DataType>();
+    crosses_threads::<view::StridedLayout>();
+    crosses_threads::<view::StridedView<'static>>();
+    crosses_threads::<view::StridedView<'static, buffer::Exclusive>>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();
@@ -153,5 +172,6 @@ const _: () = {
     crosses_threads::<signal::SignalKernels>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
+    moves_between_threads::<interchange::arrow::DeviceArrayStream>();
     moves_between_threads::<ExecutableGraph>();
 };

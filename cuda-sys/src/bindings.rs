@@ -2247,6 +2247,129 @@ impl Default for CUDA_MEMCPY2D_st {
 }
 /// A 2D copy; pitches and widths in bytes, heights in rows.
 pub type CUDA_MEMCPY2D = CUDA_MEMCPY2D_st;
+/// A copy of planes: rows, one plane after the other; pitches in bytes, heights in rows.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_MEMCPY3D_st {
+    pub srcXInBytes: usize,
+    pub srcY: usize,
+    pub srcZ: usize,
+    pub srcLOD: usize,
+    pub srcMemoryType: CUmemorytype,
+    pub srcHost: *const ::core::ffi::c_void,
+    pub srcDevice: CUdeviceptr,
+    pub srcArray: CUarray,
+    pub reserved0: *mut ::core::ffi::c_void,
+    pub srcPitch: usize,
+    pub srcHeight: usize,
+    pub dstXInBytes: usize,
+    pub dstY: usize,
+    pub dstZ: usize,
+    pub dstLOD: usize,
+    pub dstMemoryType: CUmemorytype,
+    pub dstHost: *mut ::core::ffi::c_void,
+    pub dstDevice: CUdeviceptr,
+    pub dstArray: CUarray,
+    pub reserved1: *mut ::core::ffi::c_void,
+    pub dstPitch: usize,
+    pub dstHeight: usize,
+    pub WidthInBytes: usize,
+    pub Height: usize,
+    pub Depth: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUDA_MEMCPY3D_st"][::core::mem::size_of::<CUDA_MEMCPY3D_st>() - 200usize];
+    [
+        "Alignment of CUDA_MEMCPY3D_st",
+    ][::core::mem::align_of::<CUDA_MEMCPY3D_st>() - 8usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcXInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcXInBytes) - 0usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcY",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcY) - 8usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcZ",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcZ) - 16usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcLOD",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcLOD) - 24usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcMemoryType",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcMemoryType) - 32usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcHost",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcHost) - 40usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcDevice",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcDevice) - 48usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcArray",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcArray) - 56usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::reserved0",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, reserved0) - 64usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcPitch",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcPitch) - 72usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::srcHeight",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, srcHeight) - 80usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstXInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstXInBytes) - 88usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstY",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstY) - 96usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstZ",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstZ) - 104usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstLOD",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstLOD) - 112usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstMemoryType",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstMemoryType) - 120usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstHost",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstHost) - 128usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstDevice",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstDevice) - 136usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstArray",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstArray) - 144usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::reserved1",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, reserved1) - 152usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstPitch",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstPitch) - 160usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::dstHeight",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, dstHeight) - 168usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::WidthInBytes",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, WidthInBytes) - 176usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::Height",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, Height) - 184usize];
+    [
+        "Offset of field: CUDA_MEMCPY3D_st::Depth",
+    ][::core::mem::offset_of!(CUDA_MEMCPY3D_st, Depth) - 192usize];
+};
+impl Default for CUDA_MEMCPY3D_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A copy of planes: rows, one plane after the other; pitches in bytes, heights in rows.
+pub type CUDA_MEMCPY3D = CUDA_MEMCPY3D_st;
 /// How the copies of a batch may be done.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
@@ -3513,6 +3636,9 @@ function_table! {
     /// Copies rows in stream order. Since CUDA 3.2.
     #[since(3020)]
     fn cuMemcpy2DAsync_v2(pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) -> CUresult;
+    /// Copies planes in stream order. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuMemcpy3DAsync_v2(pCopy: *const CUDA_MEMCPY3D, hStream: CUstream) -> CUresult;
     /// Copies between the memories of two contexts. Since CUDA 4.0.
     #[since(4000)]
     fn cuMemcpyPeer(

@@ -4,24 +4,28 @@
 //! One test at a time: faults and the ledger are one for the process.
 
 use cuda_mem::adaptor::{GuardSettings, Guarded};
-use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
+use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::interchange::arrow::ArrayNode;
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
 use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
-    PoolOptions, VirtualMemory, VirtualOptions,
+    PoolOptions, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
     kind::{Any, Kind},
 };
 use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
 use cuda_mem::pool::{Pool, PoolSettings};
 use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
-use cuda_mem::{Buffer, Driver, Error, Event, Stream, StreamOptions};
+use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
+use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
 use softgpu::Fault;
 use std::error::Error as StdError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -119,6 +123,41 @@ fn buffers(driver: &Driver) -> Outcome {
     pool.deny_access(&driver.device(1)?)?;
     part.try_into_exclusive().map_err(Error::from)?.close_on(&stream).map_err(Error::from)?;
     bytes.close().map_err(Error::from)?;
+    Ok(())
+}
+
+fn view<'a>(buffer: &'a mut Buffer<u8>, layout: &StridedLayout) -> Result<StridedView<'a, Exclusive>, Error> {
+    StridedView::exclusive(buffer, DataType::UINT8, layout.clone())
+}
+
+/// Copies between strided views: packed by the CPU, by kernels, between devices, with temporary memory of both.
+fn strided_copies(driver: &Driver) -> Outcome {
+    let (context, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
+    let (stream, other, far_stream) = (Stream::new(&context)?, Stream::new(&context)?, Stream::new(&far)?);
+    let device = DevicePool::new(&context, &PoolOptions::default())?.share();
+    let (pinned, there) = (PinnedMemory::new(&context).share(), DeviceMemory::new(&far).share());
+    let matrix = StridedLayout::dense(&[6, 10], 1, Order::C)?;
+    let turned = StridedLayout::dense(&[10, 6], 1, Order::C)?.permuted(&[1, 0])?;
+    let even = StridedLayout::dense(&[6, 20], 1, Order::C)?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+    let (bytes, mut seen) = (pattern(120, 1), vec![0u8; 120]);
+    let host = |layout: &StridedLayout| StridedView::of_slice(&bytes[..layout.required_size()?], layout.clone());
+    let make = |resource: &SharedResource, home: &Stream| Buffer::from_slice(resource, &[0u8; 120], home);
+    let mut options = CopyOptions::default();
+    for temporary in [None, Some(&pinned), Some(&device)] {
+        options.temporary = temporary;
+        let (mut near, mut locked) = (make(&device, &stream)?, make(&pinned, &other)?);
+        let mut away = make(&there, &far_stream)?;
+        view(&mut near, &even)?.copy_from_with(&host(&even)?, &options)?;
+        view(&mut locked, &matrix)?.copy_from_with(&view(&mut near, &even)?, &options)?;
+        view(&mut away, &turned)?.copy_from_with(&view(&mut near, &even)?, &options)?;
+        view(&mut near, &turned)?.copy_from_with(&view(&mut locked, &matrix)?, &options)?;
+        let layout = StridedLayout::dense(&[6, 20], 1, Order::F)?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+        let mut back = StridedView::of_mut_slice(&mut seen, layout)?;
+        back.copy_from_with(&view(&mut near, &turned)?, &options)?;
+        let wanted = host(&even)?.to_vec::<u8>()?;
+        same("there and back", &back.into_shared().to_vec::<u8>()?, &wanted)?;
+        same("the other device's", &view(&mut away, &turned)?.into_shared().to_vec::<u8>()?, &wanted)?;
+    }
     Ok(())
 }
 
@@ -460,6 +499,40 @@ const ENDING: [&str; 15] = [
     "cuMemRelease",
 ];
 
+/// Memory handed out and taken over by each protocol. The producer's side ends on every path.
+fn interchange(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (ours, theirs) = (Stream::new(&context)?, Stream::new(&context)?);
+    let pinned = PinnedMemory::new(&context).share();
+    let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&context), 256, 7, &ours)?.into_shared();
+    let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+    let take = |managed: ManagedTensor| -> Result<SharedTensor, Error> {
+        // SAFETY: exported just now, and in order.
+        unsafe { ManagedTensor::from_versioned(managed.into_versioned())?.check()?.into_shared(&theirs, Some(&ours)) }
+    };
+    let seen = take(buffer.tensor().to_dlpack(&options)?)?;
+    let said = seen.cuda_array_interface()?;
+    // SAFETY: the tensor is the owner.
+    let again = unsafe { said.import_cuda(Arc::new(seen.clone()), &ours, false) }?;
+    same("the array", &again.memory().to_vec()?, &[7; 256])?;
+    drop((again, seen));
+    let copying = ExportOptions { device: Some(TensorDevice::Cpu), resource: Some(&pinned), ..Default::default() };
+    same("the copy", &take(buffer.tensor().to_dlpack(&copying)?)?.memory().to_vec()?, &[7; 256])?;
+    let after = ExportOptions { release: Release::AfterContext, ..Default::default() };
+    drop(buffer.tensor().to_dlpack(&after)?);
+    let bytes = buffer.tensor().memory().clone();
+    let node = ArrayNode { length: 256, buffers: vec![None, Some(bytes)], ..Default::default() };
+    let array = node.export(&theirs)?.check()?;
+    drop(node);
+    // SAFETY: exported just now.
+    unsafe { array.wait(&ours)? };
+    // SAFETY: as above; as large as it is.
+    same("the column", &unsafe { array.buffer(array.node().buffers[1], 256, &ours) }?.to_vec()?, &[7; 256])?;
+    array.release_after(&ours)?;
+    buffer.close().map_err(Error::from)?;
+    Ok(())
+}
+
 /// Fails each call of a run in turn, with each of these codes; gives how many faults were met.
 fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn StdError>> {
     let driver = Driver::software()?;
@@ -520,6 +593,12 @@ fn pop(driver: &Driver) -> Result<bool, Box<dyn StdError>> {
 }
 
 #[test]
+fn interchange_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("interchange", interchange).map(drop)
+}
+
+#[test]
 fn mapped_memory_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("mapped memory", mapped_memory).map(drop)
@@ -542,6 +621,12 @@ fn what_the_driver_does_not_fill_of_the_hosts_memory_the_cpu_fills() -> Outcome 
     assert_eq!((softgpu::injected(), buffer.to_vec()?[2..6].to_vec()), (1, vec![[1, 2], [7, 8], [7, 8], [1, 2]]));
     softgpu::faults([]);
     Ok(())
+}
+
+#[test]
+fn strided_copies_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("strided copies", strided_copies).map(|_| ())
 }
 
 #[test]

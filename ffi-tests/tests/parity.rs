@@ -22,6 +22,7 @@ fn every_test_that_the_parity_page_names_is_there() -> std::io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
     sources(&root.join("tests"), &mut text)?;
+    sources(&root.join("../cuda-mem/src"), &mut text)?;
     let page = fs::read_to_string(root.join("../docs/parity.md"))?;
     let (_, tests) = page.split_once("## Their tests, and ours").expect("the page has this part");
     // Between backticks, in the rows of tables, and a name of several words: a test.

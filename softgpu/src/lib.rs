@@ -16,8 +16,9 @@
 //! | `double_bytes` | address, u64 length | doubles bytes |
 //! | `spin_until` | address, u32 value | waits until a word has a value, for ten seconds at most |
 //! | `answer` | two addresses, u32 count | writes 1, 2, ... to the second word as each comes in the first |
-//! | `cuda_mem_differ` | two addresses, u64 words, u64 length, address | sets a word to 1 if two ranges differ |
 //! | `cuda_mem_echo_flag`, `cuda_mem_echo_ring`, `cuda_mem_count_ring`, `cuda_mem_sum_ring`, `cuda_mem_nothing` | those of cuda-mem's `signal.cu` | what its kernels do |
+//! | `cuda_mem_differ` | as in cuda-mem | sets a word if two ranges of bytes differ |
+//! | `cuda_mem_copy_1` to `_16`, `cuda_mem_copy_tiles_1` to `_16` | as in cuda-mem | copies words along axes |
 //!
 //! Each thread of a launch works on one byte or word; a wrong address is the context's error from then on. A semaphore
 //! of another API is an eventfd. What is exported is reached by other processes of the same user.

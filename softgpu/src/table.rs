@@ -35,7 +35,7 @@ served! {
         cuMemHostRegister_v2 cuMemHostUnregister;
     copy: cuMemcpy cuMemcpyAsync cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
         cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeer cuMemcpyPeerAsync cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2
-        cuMemcpy2DAsync_v2;
+        cuMemcpy2DAsync_v2 cuMemcpy3DAsync_v2;
     fill: cuMemsetD8_v2 cuMemsetD16_v2 cuMemsetD32_v2 cuMemsetD2D8_v2 cuMemsetD2D16_v2 cuMemsetD2D32_v2
         cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8Async cuMemsetD2D16Async cuMemsetD2D32Async;
     pointer: cuPointerGetAttribute cuPointerGetAttributes cuPointerSetAttribute;

@@ -34,6 +34,8 @@ pub(super) struct Foreign {
     pub accessibility: Accessibility,
     /// The ordinal of the device that the driver names for it.
     pub device: Option<i32>,
+    /// The stream that the owner frees in order of, where that is known.
+    pub ordered: Option<Stream>,
 }
 
 impl Allocation {
@@ -74,7 +76,12 @@ impl Allocation {
         match &self.origin {
             Origin::Resource(resource) => self.free(resource)?,
             // Its owner may free it as soon as this returns.
-            Origin::Foreign(_) if self.home.context().liveness() == Liveness::Alive => self.home.synchronize()?,
+            Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
+                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.synchronize()?,
+                Some(stream) if *stream == self.home => {}
+                Some(stream) => stream.join(&self.home).or_else(|_| self.home.synchronize())?,
+                None => self.home.synchronize()?,
+            },
             Origin::Foreign(_) => {}
         }
         self.ended = true;

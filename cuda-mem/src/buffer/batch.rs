@@ -177,28 +177,27 @@ impl<'buffers> CopyBatch<'buffers> {
 
     fn begin(&mut self) -> Result<()> {
         // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream order.
-        unsafe { begin_copies(&self.stream, self.options, &mut self.to, &mut self.from, &mut self.sizes) }
+        unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }
     }
 }
 
-/// Begins copies that have no order among them: in one call where the driver has it, else one after the other.
+/// Begins many copies, in one call where the driver has such a call. The lists are as long as one another.
 ///
 /// # Safety
 ///
-/// The three slices have one length. Every range is valid until the work on the stream is done, and no range that is written
-/// overlaps another.
-pub(crate) unsafe fn begin_copies(
-    stream: &Stream,
-    options: BatchOptions,
+/// All ranges are valid until the copies are done in stream order; none overlaps another of the destination or its source.
+pub(crate) unsafe fn copy_all(
     to: &mut [CUdeviceptr],
     from: &mut [CUdeviceptr],
     sizes: &mut [usize],
+    options: BatchOptions,
+    stream: &Stream,
 ) -> Result<()> {
-    let (context, stream) = (stream.context(), stream.raw());
+    let (context, raw) = (stream.context(), stream.raw());
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let functions = cuda.functions();
     // The driver takes no batches on its default streams.
-    let batches = stream != CU_STREAM_LEGACY && !stream.is_null();
+    let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
     let count = sizes.len();
     let order = if options.sources_in_any_order {
         SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
@@ -213,15 +212,16 @@ pub(crate) unsafe fn begin_copies(
     // One set of attributes, from the first copy on.
     let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
     let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
-    let (tos, froms, lengths) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
-    // SAFETY: this function's contract; the attributes are one.
+    // SAFETY: the arrays are `count` long, the attributes one; the ranges are this function's contract.
     unsafe {
         if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
-            call!(cuda.cuMemcpyBatchAsync_v2(tos, froms, lengths, count, attributes, &mut first, 1, stream))
+            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+            call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, raw))
         } else if batches && functions.cuMemcpyBatchAsync.is_some() {
-            call!(cuda.cuMemcpyBatchAsync(tos, froms, lengths, count, attributes, &mut first, 1, &mut failed, stream))
+            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+            call!(cuda.cuMemcpyBatchAsync(to, from, sizes, count, attributes, &mut first, 1, &mut failed, raw))
         } else {
-            (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(to[n], from[n], sizes[n], stream)))
+            (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(to[n], from[n], sizes[n], raw)))
         }
     }
 }

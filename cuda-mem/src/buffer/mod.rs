@@ -11,6 +11,7 @@
 //! | make one | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); of other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
 //! | copy while doing other things | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
+//! | hand to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
 //! | take apart | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
 //! | reach it by the CPU | [`read`](Buffer::read), [`write`](Buffer::write), where the kind is [`HostAccessible`] |
@@ -29,8 +30,10 @@ mod raw;
 mod rows;
 mod scope;
 mod share;
+mod tensor;
 mod transfer;
 mod uninit;
+mod viewed;
 
 use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream, memory::kind::Any};
@@ -42,12 +45,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
-pub(crate) use batch::begin_copies;
+pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 pub use transfer::{Transfer, TransferDestination, TransferSource};
+pub(crate) use viewed::Viewed;
 
 /// Memory of `T`s, of kind `K`.
 ///

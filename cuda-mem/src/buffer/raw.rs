@@ -176,7 +176,7 @@ impl<T, K: Kind> Buffer<T, K> {
             host_pointer: info.host_pointer,
             size,
         });
-        let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device) };
+        let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered: None };
         Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length))
     }
 }

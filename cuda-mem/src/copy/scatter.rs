@@ -3,7 +3,7 @@
 use super::engine::CopyEngine;
 use super::side::{CopyMemory, Memory, Place};
 use super::staging::Lane;
-use crate::buffer::{BatchOptions, begin_copies};
+use crate::buffer::{BatchOptions, copy_all};
 use crate::error::call;
 use crate::host_copy;
 use crate::{Result, Stream};
@@ -158,7 +158,7 @@ fn copies(stream: &Stream, from: CUdeviceptr, pieces: &[(Range<usize>, CUdevicep
     if apart && pieces.len() > 1 {
         // SAFETY: sources lie within a slot that stays until its event has passed, targets within memory that the caller
         // waits for, and none overlap.
-        return unsafe { begin_copies(stream, BatchOptions::default(), &mut to, &mut sources, &mut sizes) };
+        return unsafe { copy_all(&mut to, &mut sources, &mut sizes, BatchOptions::default(), stream) };
     }
     let context = stream.context();
     let (cuda, _current) = (context.driver().raw(), context.bind()?);

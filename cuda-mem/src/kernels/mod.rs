@@ -1,10 +1,14 @@
 //! The few kernels that this crate brings: PTX text, which the driver compiles when a context first needs it.
 
+mod strided;
+
 use crate::error::call;
 use crate::{Context, Result, Stream};
 use core::ffi::CStr;
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUfunction};
+
+pub(crate) use strided::StridedKernels;
 
 /// Ends with the zero that the driver looks for.
 const PTX: &str = concat!(include_str!("builtin.ptx"), "\0");

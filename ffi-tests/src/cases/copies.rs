@@ -19,6 +19,7 @@ cases! {
     Shared rows,
     Shared bad_rows,
     Shared rows_of_kinds,
+    Shared planes,
     Two between_devices,
 }
 
@@ -229,5 +230,33 @@ fn between_devices(l: &mut Lab) -> Run {
     ask!(l, "memset with access", cuMemsetD8_v2(there, 1, 64));
     ask!(l, "disable", cuCtxDisablePeerAccess(other));
     ask!(l, "free the other device's memory", cuMemFree_v2(there));
+    Ok(())
+}
+
+/// A copy of 2 planes of 3 rows of 16 bytes from device memory to device memory.
+fn planes(l: &mut Lab) -> Run {
+    let (from, to) = (l.alloc(4096)?, l.alloc(4096)?);
+    let good = CUDA_MEMCPY3D {
+        srcMemoryType: T::CU_MEMORYTYPE_DEVICE,
+        srcDevice: from,
+        srcPitch: 64,
+        srcHeight: 4,
+        dstMemoryType: T::CU_MEMORYTYPE_DEVICE,
+        dstDevice: to,
+        dstPitch: 32,
+        dstHeight: 3,
+        WidthInBytes: 16,
+        Height: 3,
+        Depth: 2,
+        ..Default::default()
+    };
+    need!(l, cuMemsetD8_v2(from, 3, 4096))?;
+    need!(l, cuMemsetD8_v2(to, 0, 4096))?;
+    ask!(l, "planes" => OK, cuMemcpy3DAsync_v2(&good, ptr::null_mut()));
+    ask!(l, "the context" => OK, cuCtxSynchronize());
+    l.bytes::<4>("end of the second plane", to + 3 * 32 + 2 * 32 + 14);
+    ask!(l, "no planes" => OK, cuMemcpy3DAsync_v2(&CUDA_MEMCPY3D { Depth: 0, ..good }, ptr::null_mut()));
+    ask!(l, "planes lower than their rows", cuMemcpy3DAsync_v2(&CUDA_MEMCPY3D { srcHeight: 2, ..good }, ptr::null_mut()));
+    ask!(l, "no descriptor" => VALUE, cuMemcpy3DAsync_v2(ptr::null(), ptr::null_mut()));
     Ok(())
 }

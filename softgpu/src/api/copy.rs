@@ -5,7 +5,7 @@ use crate::state::Global;
 use crate::state::context::current;
 use crate::state::memory::{Range, Use};
 use crate::state::transfer::{Copy, Rows, Side};
-use cuda_sys::{CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
 use std::ffi::c_void;
 
 /// Where one end of a copy may lie.
@@ -113,6 +113,11 @@ driver_calls! {
     /// Copies rows in stream order.
     fn cuMemcpy2DAsync_v2[Started](pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) {
         rows(pCopy.as_ref(), |copy| copy.queued(hStream))
+    }
+
+    /// Copies planes in stream order.
+    fn cuMemcpy3DAsync_v2[Started](pCopy: *const CUDA_MEMCPY3D, hStream: CUstream) {
+        planes(pCopy.as_ref())?.into_iter().try_for_each(|copy| copy.queued(hStream))
     }
 }
 
@@ -227,4 +232,41 @@ fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Resul
         y: copy.dstY,
     };
     run(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
+}
+
+/// The planes of a copy, each a copy of rows; all are checked before the first is begun.
+fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let copy = copy.ok_or(invalid)?;
+    current(Global::get()?)?;
+    let rows = Rows { width: copy.WidthInBytes, count: copy.Height };
+    if rows.width == 0 || rows.count == 0 {
+        return Ok(vec![]);
+    }
+    // A plane begins so many rows after the one before; without a height, plane follows upon plane.
+    let row = |plane: usize, z: usize, y: usize, height: usize| {
+        let height = if height == 0 { y + rows.count } else { height };
+        ensure(copy.Depth <= 1 || y + rows.count <= height)?;
+        z.checked_add(plane).and_then(|plane| plane.checked_mul(height)?.checked_add(y)).ok_or(invalid)
+    };
+    let plane = |plane: usize| {
+        let from = Stated {
+            kind: copy.srcMemoryType,
+            host: copy.srcHost.expose_provenance() as u64,
+            device: copy.srcDevice,
+            pitch: copy.srcPitch,
+            x: copy.srcXInBytes,
+            y: row(plane, copy.srcZ, copy.srcY, copy.srcHeight)?,
+        };
+        let to = Stated {
+            kind: copy.dstMemoryType,
+            host: copy.dstHost.expose_provenance() as u64,
+            device: copy.dstDevice,
+            pitch: copy.dstPitch,
+            x: copy.dstXInBytes,
+            y: row(plane, copy.dstZ, copy.dstY, copy.dstHeight)?,
+        };
+        Ok(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
+    };
+    (0..copy.Depth).map(plane).collect()
 }

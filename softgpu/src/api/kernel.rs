@@ -42,7 +42,7 @@ driver_calls! {
         let module = Global::get()?.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let name = CStr::from_ptr(name).to_bytes();
         ensure(!name.is_empty())?;
-        let found = module.functions.iter().find(|(builtin, _)| builtin.name().as_bytes() == name);
+        let found = module.functions.iter().find(|(known, _)| known.as_bytes() == name);
         let (_, handle) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         put(hfunc, ptr::without_provenance_mut(*handle as usize))
     }
@@ -76,10 +76,10 @@ driver_calls! {
             ensure(!at.is_null())?;
             match size {
                 4 => values.push(u64::from(at.cast::<u32>().read_unaligned())),
-                _ => (0..size / 8).for_each(|n| values.push(at.cast::<u64>().add(n).read_unaligned())),
+                _ => values.extend((0..size / 8).map(|word| at.cast::<u64>().add(word).read_unaligned())),
             }
         }
         let launch = Launch { builtin: function.builtin, threads, values, context: stream.context.clone() };
-        stream.perform(move || launch.run())
+        launch.begin(&stream)
     }
 }

@@ -1,10 +1,15 @@
 //! The built-in kernels: what "device work" is here.
 
+mod strided;
+
 use super::Global;
+use super::capture;
 use super::context::Context;
+use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
 use super::ring::{Patience, Ring};
+use super::stream::Stream;
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
 use cuda_sys::CUresult;
@@ -43,10 +48,15 @@ pub(crate) enum Builtin {
     SumRing,
     /// `cuda_mem_nothing()`: does nothing.
     Nothing,
+    /// `cuda_mem_copy(copy: 41 words of 8 bytes)`: copies words along axes; see `strided`. Entries end with the word's size,
+    /// as in `cuda_mem_copy_4`.
+    CopyStrided,
+    /// `cuda_mem_copy_tiles(copy: 41 words of 8 bytes)`: the same.
+    CopyTiles,
 }
 
 impl Builtin {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::FillBytes,
         Self::IncrementU32,
         Self::DoubleBytes,
@@ -58,7 +68,20 @@ impl Builtin {
         Self::CountRing,
         Self::SumRing,
         Self::Nothing,
+        Self::CopyStrided,
+        Self::CopyTiles,
     ];
+
+    /// The kernel of an entry's name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.into_iter().find(|builtin| builtin.name() == name);
+        found.or_else(|| {
+            let (base, size) = name.rsplit_once('_')?;
+            let sized = Self::ALL.into_iter().find(|builtin| builtin.name() == base)?;
+            let is_copy = matches!(sized, Self::CopyStrided | Self::CopyTiles);
+            (is_copy && ["1", "2", "4", "8", "16"].contains(&size)).then_some(sized)
+        })
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -73,10 +96,12 @@ impl Builtin {
             Self::CountRing => "cuda_mem_count_ring",
             Self::SumRing => "cuda_mem_sum_ring",
             Self::Nothing => "cuda_mem_nothing",
+            Self::CopyStrided => "cuda_mem_copy",
+            Self::CopyTiles => "cuda_mem_copy_tiles",
         }
     }
 
-    /// The sizes of the parameters in bytes; a ring's descriptor has four words.
+    /// The sizes of the parameters in bytes; more than 8 are several words, as a ring's descriptor.
     pub(crate) fn parameters(self) -> &'static [usize] {
         match self {
             Self::FillBytes | Self::Answer => &[8, 8, 4],
@@ -87,6 +112,7 @@ impl Builtin {
             Self::EchoRing => &[32, 32, 8],
             Self::CountRing | Self::SumRing => &[32, 8, 8],
             Self::Nothing => &[],
+            Self::CopyStrided | Self::CopyTiles => &[8 * strided::WORDS],
         }
     }
 }
@@ -96,8 +122,8 @@ impl Builtin {
 pub(crate) struct Module {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
-    /// The kernels and their handles.
-    pub(crate) functions: Vec<(Builtin, u64)>,
+    /// The kernels' names and handles.
+    pub(crate) functions: Vec<(String, u64)>,
 }
 
 /// A kernel of a module.
@@ -108,13 +134,13 @@ pub(crate) struct Function {
 }
 
 /// The kernels that an image names: text that begins with `softgpu kernels` and may name some, or PTX text.
-pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
-    let of_name = |name: &str| Builtin::ALL.into_iter().find(|builtin| builtin.name() == name);
+pub(crate) fn named_in(image: &str) -> Result<Vec<(&str, Builtin)>> {
+    let of_name = |name| Builtin::of_name(name).map(|builtin| (name, builtin));
     let unknown = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU;
     if let Some(names) = image.strip_prefix("softgpu kernels") {
         let names: Vec<_> = names.split([' ', '\t', '\r', '\n', ',', ':']).filter(|name| !name.is_empty()).collect();
         if names.is_empty() {
-            return Ok(Builtin::ALL.to_vec());
+            return Ok(Builtin::ALL.map(|builtin| (builtin.name(), builtin)).to_vec());
         }
         return names.into_iter().map(|name| of_name(name).ok_or(unknown)).collect();
     }
@@ -135,9 +161,9 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<Builtin>> {
 impl Module {
     /// Loads the kernels that an image names.
     pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
-        let make = |builtin| {
+        let make = |(name, builtin): (&str, _)| {
             let function = Function { builtin, context: context.clone() };
-            (builtin, global.functions.insert(next_sequence(), function).0)
+            (name.to_owned(), global.functions.insert(next_sequence(), function).0)
         };
         let functions = named_in(image)?.into_iter().map(make).collect();
         let sequence = next_sequence();
@@ -163,12 +189,32 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
+    /// Gives the kernel to a stream, or to the graph that it records.
+    pub(crate) fn begin(self, stream: &Stream) -> Result {
+        if capture::enter(stream)? {
+            return capture::add(stream, Work::plain(move || self.run(None)));
+        }
+        // A copy's memory may be freed after it in stream order, and is held until then.
+        let copy = match self.builtin {
+            Builtin::CopyStrided | Builtin::CopyTiles => strided::Strided::of(&self.values),
+            _ => None,
+        };
+        let held = copy.and_then(|copy| self.memory_of(&copy).ok());
+        stream.push(Vec::new(), move || self.run(held.as_ref())).map(drop)
+    }
+
+    /// The memory that a copy writes and reads.
+    fn memory_of(&self, copy: &strided::Strided) -> core::result::Result<[Range; 2], (u64, CUresult)> {
+        let [to, from] = copy.spans();
+        Ok([self.memory(to.0, to.1, 1, Use::Write)?, self.memory(from.0, from.1, 1, Use::Read)?])
+    }
+
     /// Runs the kernel to its end. A wrong address is the context's error from then on, as on a device.
-    pub(crate) fn run(&self) {
+    fn run(&self, held: Option<&[Range; 2]>) {
         if self.context.failure().is_some() {
             return;
         }
-        if let Err((address, code)) = self.work() {
+        if let Err((address, code)) = self.work(held) {
             report(Misuse::WrongAddress, self.builtin.name(), address, None);
             self.context.fail(code);
         }
@@ -211,7 +257,7 @@ impl Launch {
         })
     }
 
-    fn work(&self) -> core::result::Result<(), (u64, CUresult)> {
+    fn work(&self, held: Option<&[Range; 2]>) -> core::result::Result<(), (u64, CUresult)> {
         // Each thread has one element, as far as there are elements.
         let count = self.value(1).min(self.threads);
         let goes_on = || self.context.is_alive();
@@ -312,6 +358,15 @@ impl Launch {
                 let word = unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(sum.address)) };
                 word.store(total, Ordering::Release);
             }
+            Builtin::CopyStrided | Builtin::CopyTiles => {
+                if let Some(copy) = strided::Strided::of(&self.values) {
+                    let looked_up = if held.is_none() { Some(self.memory_of(&copy)?) } else { None };
+                    if let Some([to, from]) = held.or(looked_up.as_ref()) {
+                        from.check_flushed(self.builtin.name());
+                        copy.run(to, from);
+                    }
+                }
+            }
             Builtin::Nothing | Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
         }
         Ok(())
@@ -365,10 +420,13 @@ mod tests {
     fn images_name_kernels_and_what_is_unknown_is_refused() {
         let ptx =
             |name: &str| format!(".version 6.4\n.target sm_50\n.visible .entry {name}(.param .u64 a)\n{{ ret; }}");
-        assert_eq!(named_in(&ptx("double_bytes")), Ok(vec![Builtin::DoubleBytes]));
+        assert_eq!(named_in(&ptx("double_bytes")), Ok(vec![("double_bytes", Builtin::DoubleBytes)]));
+        assert_eq!(named_in(&ptx("cuda_mem_copy_16")), Ok(vec![("cuda_mem_copy_16", Builtin::CopyStrided)]));
+        assert_eq!(named_in(&ptx("cuda_mem_copy_3")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        assert_eq!(named_in(&ptx("answer_4")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         assert_eq!(named_in(&ptx("matmul")), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
-        assert_eq!(named_in("softgpu kernels"), Ok(Builtin::ALL.to_vec()));
-        assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![Builtin::Answer]));
+        assert_eq!(named_in("softgpu kernels").map(|all| all.len()), Ok(Builtin::ALL.len()));
+        assert_eq!(named_in("softgpu kernels: answer"), Ok(vec![("answer", Builtin::Answer)]));
         assert_eq!(named_in("softgpu kernels: x"), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         assert_eq!(named_in("int main"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     }

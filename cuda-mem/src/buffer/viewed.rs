@@ -1,0 +1,74 @@
+//! Buffers as views see them: bytes, whatever the type of elements and the kind of memory.
+
+use super::{Access, Buffer, SharedBuffer};
+use crate::memory::{Accessibility, Kind, SharedResource};
+use crate::{Context, Result, Stream, memory::kind::Any};
+use cuda_sys::CUdeviceptr;
+
+/// A buffer behind a view.
+pub(crate) trait Viewed: Send + Sync {
+    fn device_pointer(&self) -> CUdeviceptr;
+    /// Null where the CPU does not address the memory.
+    fn host_pointer(&self) -> *mut u8;
+    /// In bytes.
+    fn size(&self) -> usize;
+    fn stream(&self) -> &Stream;
+    fn context(&self) -> &Context;
+    fn resource(&self) -> Option<&SharedResource>;
+    fn accessibility(&self) -> Accessibility;
+    fn device_ordinal(&self) -> Option<i32>;
+    /// Notes that device work may be under way.
+    fn mark_busy(&self);
+    /// Waits for the device work, if there may be any.
+    fn settle(&self) -> Result<()>;
+}
+
+impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
+    fn device_pointer(&self) -> CUdeviceptr {
+        self.device_pointer()
+    }
+
+    fn host_pointer(&self) -> *mut u8 {
+        self.host_address().cast()
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+
+    fn stream(&self) -> &Stream {
+        self.stream()
+    }
+
+    fn context(&self) -> &Context {
+        self.context()
+    }
+
+    fn resource(&self) -> Option<&SharedResource> {
+        self.resource()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.accessibility()
+    }
+
+    fn device_ordinal(&self) -> Option<i32> {
+        self.device_ordinal()
+    }
+
+    fn mark_busy(&self) {
+        self.mark_busy();
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.settle()
+    }
+}
+
+impl<T, K: Kind> SharedBuffer<T, K> {
+    /// The same bytes, of any type and kind.
+    pub(crate) fn into_bytes(self) -> SharedBuffer<u8, Any> {
+        let size = self.size();
+        Buffer::from_hold(self.hold, self.offset, size)
+    }
+}

@@ -1,0 +1,240 @@
+//! The [CUDA array interface](https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html) of version 3, and
+//! numpy's array interface: the same few facts as plain data, in a struct and as JSON.
+//!
+//! They say nothing of ownership: who takes an array over keeps what it belongs to, and who hands one out keeps the
+//! [`SharedTensor`].
+
+mod error;
+
+use super::shared::{adopt, device_of};
+use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorParts};
+use crate::memory::PointerInfo;
+use crate::{DataType, Error, ForeignOwner, Result, Stream};
+use serde::{Deserialize, Serialize};
+
+pub use error::ArrayInterfaceError;
+
+/// The version that is spoken.
+pub const VERSION: u32 = 3;
+
+/// What an array interface says, of CUDA's memory or of the host's.
+///
+/// ```
+/// use cuda_mem::interchange::TensorDevice;
+/// use cuda_mem::interchange::array_interface::ArrayInterface;
+/// let json = r#"{"shape": [2, 3], "typestr": "<f4", "data": [4096, false], "strides": [4, 8], "version": 3}"#;
+/// let tensor = ArrayInterface::from_json(json)?.check(TensorDevice::Cuda(0))?;
+/// assert_eq!(tensor.strides(), [1, 2]); // elements
+/// # Ok::<(), cuda_mem::interchange::array_interface::ArrayInterfaceError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[doc(alias("__cuda_array_interface__", "__array_interface__"))]
+pub struct ArrayInterface {
+    /// The extents, in elements.
+    pub shape: Vec<i64>,
+    /// The type of an element, as numpy spells it.
+    pub typestr: String,
+    /// The address, and whether nobody may write.
+    pub data: (u64, bool),
+    /// How far neighbours are from each other, in bytes; without them the array is dense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strides: Option<Vec<i64>>,
+    /// 3.
+    pub version: u32,
+    /// The stream that the producer's work is on, in CUDA's interface: 1, 2 or a handle; without one all is done, or needs
+    /// no order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<i64>,
+    /// Which elements count. Not supported, as nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<serde_json::Value>,
+}
+
+impl ArrayInterface {
+    /// What is to be said of an array. Strides are said only where the array is not dense.
+    ///
+    /// # Errors
+    ///
+    /// The type of the elements has no typestr: export it through DLPack, or as opaque bytes.
+    pub fn of(tensor: &Tensor, stream: Option<StreamName>) -> Result<Self, ArrayInterfaceError> {
+        let data_type = tensor.data_type();
+        let size = data_type.padded_size() as i64;
+        let strides: Option<Vec<i64>> = match tensor.is_contiguous() {
+            true => None,
+            // Within the address space, by the tensor's own check; those of single elements mean nothing.
+            false => Some(tensor.strides().iter().map(|stride| stride.saturating_mul(size)).collect()),
+        };
+        Ok(Self {
+            shape: tensor.shape().to_vec(),
+            typestr: data_type.typestr().map_err(TensorError::DataType)?,
+            data: (if tensor.is_empty() { 0 } else { tensor.address() }, tensor.is_read_only()),
+            strides,
+            version: VERSION,
+            stream: stream.and_then(StreamName::number),
+            mask: None,
+        })
+    }
+
+    /// Checks what is said, of an array on a device.
+    ///
+    /// # Errors
+    ///
+    /// The version is older than 3, there is a mask, the numbers cannot be, a stride ends within an element, or the
+    /// stream is forbidden.
+    pub fn check(&self, device: TensorDevice) -> Result<Tensor, ArrayInterfaceError> {
+        if self.version < VERSION {
+            return Err(ArrayInterfaceError::Version { version: self.version });
+        }
+        if self.mask.is_some() {
+            return Err(ArrayInterfaceError::Mask);
+        }
+        self.stream_name()?;
+        let data_type = DataType::from_typestr(&self.typestr).map_err(TensorError::DataType)?;
+        let size = data_type.padded_size();
+        let strides = match &self.strides {
+            None => None,
+            Some(strides) => Some(
+                strides
+                    .iter()
+                    .enumerate()
+                    .map(|(dimension, stride)| match stride % size as i64 {
+                        0 => Ok(stride / size as i64),
+                        _ => Err(TensorError::StrideNotMultiple { dimension, stride: *stride, size }),
+                    })
+                    .collect::<Result<Vec<i64>, _>>()?,
+            ),
+        };
+        let (address, read_only) = self.data;
+        let (shape, strides) = (&self.shape[..], strides.as_deref());
+        Ok(Tensor::new(&TensorParts { address, device, data_type, shape, strides, read_only, padded: false })?)
+    }
+
+    /// The producer's stream.
+    ///
+    /// # Errors
+    ///
+    /// It is 0 or negative.
+    pub fn stream_name(&self) -> Result<StreamName, TensorError> {
+        StreamName::from_array_interface(self.stream)
+    }
+
+    /// Reads JSON: Python's dictionary, whose tuples are arrays there.
+    ///
+    /// # Errors
+    ///
+    /// It is not such a dictionary.
+    pub fn from_json(json: &str) -> Result<Self, ArrayInterfaceError> {
+        serde_json::from_str(json).map_err(|error| ArrayInterfaceError::Json { message: error.to_string().into() })
+    }
+
+    /// The dictionary as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+
+    /// Takes over an array that devices address, of the CUDA array interface. `stream` becomes the home of its work, and
+    /// waits for the producer's stream, by an event, unless `is_ordered` says that there is no need. The end of the memory
+    /// waits for its work.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); the driver does not know the address as one for devices; it refuses.
+    ///
+    /// # Safety
+    ///
+    /// The memory is as it says, is allocated while `owner` lives, and is meanwhile used by others only in order with
+    /// `stream`. The producer's stream lives while this call runs, and is of the stream's context.
+    pub unsafe fn import_cuda(&self, owner: ForeignOwner, stream: &Stream, is_ordered: bool) -> Result<SharedTensor> {
+        const CALL: &str = "ArrayInterface::import_cuda";
+        let context = stream.context();
+        // The interface does not say on which device: the driver does.
+        let here = TensorDevice::Cuda(context.device().ordinal());
+        let mut tensor = self.check(here)?;
+        if !tensor.is_empty() {
+            let info = PointerInfo::of(context, tensor.address())?;
+            if !info.accessibility.device {
+                return Err(Error::InvalidArgument {
+                    call: CALL,
+                    argument: "data",
+                    value: format!("{:#x}, of which the driver says {:?}", tensor.address(), info.accessibility).into(),
+                    rule: "devices must address it",
+                });
+            }
+            let device = match info.device {
+                _ if info.accessibility.managed => TensorDevice::CudaManaged,
+                Some(ordinal) if !info.accessibility.host => TensorDevice::Cuda(ordinal),
+                _ if info.accessibility.host => TensorDevice::CudaHost,
+                _ => here,
+            };
+            tensor = tensor.moved_to(tensor.address(), device)?;
+        }
+        // SAFETY: this function's contract.
+        if !is_ordered && let Some(producer) = unsafe { self.stream_name()?.stream(context) } {
+            stream.join(&producer)?;
+        }
+        // SAFETY: this function's contract.
+        unsafe { adopt(CALL, tensor, false, owner, stream, None) }
+    }
+
+    /// Takes over an array of the host, of numpy's array interface.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); the driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// As of [`import_cuda`](Self::import_cuda).
+    pub unsafe fn import_host(&self, owner: ForeignOwner, stream: &Stream) -> Result<SharedTensor> {
+        let tensor = self.check(TensorDevice::Cpu)?;
+        // SAFETY: this function's contract.
+        unsafe { adopt("ArrayInterface::import_host", tensor, false, owner, stream, None) }
+    }
+}
+
+impl SharedTensor {
+    /// The CUDA array interface of the array: the address for devices, and the home stream, which a consumer orders its
+    /// own after. Nothing is waited for. The tensor is to live while the consumer uses it; the consumer's work is told to
+    /// the memory with [`record_use`](crate::Buffer::record_use).
+    ///
+    /// # Errors
+    ///
+    /// Devices do not address the memory, or the type has no typestr.
+    pub fn cuda_array_interface(&self) -> Result<ArrayInterface> {
+        let memory = self.memory();
+        if !memory.accessibility().device {
+            return Err(self.not_addressable("SharedTensor::cuda_array_interface", "devices must address it"));
+        }
+        let wanted = match device_of(memory) {
+            device @ TensorDevice::Cuda(_) => device,
+            // The address for devices, which host memory may have besides its own.
+            _ => TensorDevice::CudaManaged,
+        };
+        let tensor = self.tensor().moved_to(self.address_on(wanted), wanted)?;
+        Ok(ArrayInterface::of(&tensor, Some(StreamName::of(memory.stream())))?)
+    }
+
+    /// numpy's array interface of the array: the address for the CPU. Waits for the memory's work, since the CPU is in no
+    /// stream.
+    ///
+    /// # Errors
+    ///
+    /// The CPU does not address the memory, or not without flushes; the type has no typestr; work failed.
+    pub fn array_interface(&self) -> Result<ArrayInterface> {
+        let memory = self.memory();
+        if !memory.accessibility().host || !memory.is_coherent() {
+            return Err(self.not_addressable("SharedTensor::array_interface", "the CPU must address it, coherently"));
+        }
+        memory.synchronize()?;
+        let tensor = self.tensor().moved_to(self.address_on(TensorDevice::Cpu), TensorDevice::Cpu)?;
+        Ok(ArrayInterface::of(&tensor, None)?)
+    }
+
+    fn not_addressable(&self, call: &'static str, rule: &'static str) -> Error {
+        let value = format!("{:?}", self.memory().accessibility()).into();
+        Error::InvalidArgument { call, argument: "the memory", value, rule }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Arrays of ours, as Arrow's device structures.
+
+use super::ArrowError;
+use super::owned::DeviceArray;
+use super::raw::{ArrowArray, ArrowDeviceArray};
+use crate::interchange::dlpack::DLDevice;
+use crate::interchange::{TensorDevice, device_of};
+use crate::memory::kind::Any;
+use crate::{Error, Event, Result, SharedBuffer, Stream};
+use core::ffi::c_void;
+use core::ptr;
+use cuda_sys::CUevent;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An array of Arrow's in memory of buffers: its numbers, its buffers in the order of its type, its children.
+#[derive(Clone, Debug, Default)]
+pub struct ArrayNode {
+    /// How many values.
+    pub length: usize,
+    /// How many of them are missing, where that is known.
+    pub null_count: Option<usize>,
+    /// How many values come before the first.
+    pub offset: usize,
+    /// The buffers; none where there is nothing to say, as in a validity that nothing lacks.
+    pub buffers: Vec<Option<SharedBuffer<u8, Any>>>,
+    /// The children.
+    pub children: Vec<ArrayNode>,
+    /// The dictionary's values.
+    pub dictionary: Option<Box<ArrayNode>>,
+}
+
+impl ArrayNode {
+    /// All buffers, of children too.
+    pub fn all_buffers(&self) -> Vec<&SharedBuffer<u8, Any>> {
+        let own = self.buffers.iter().flatten();
+        let inner = self.children.iter().chain(self.dictionary.as_deref()).flat_map(ArrayNode::all_buffers);
+        own.chain(inner).collect()
+    }
+
+    /// The device of the memory; none where there is no memory.
+    ///
+    /// # Errors
+    ///
+    /// The buffers lie on several.
+    pub fn device(&self) -> Result<Option<TensorDevice>> {
+        let mut device = None;
+        for buffer in self.all_buffers().into_iter().filter(|buffer| !buffer.is_empty()) {
+            let here = device_of(buffer);
+            if device.is_some_and(|device| device != here) {
+                return Err(Error::InvalidArgument {
+                    call: "ArrayNode::export",
+                    argument: "the buffers",
+                    value: format!("on {here:?} and {:?}", device.unwrap_or(here)).into(),
+                    rule: "the buffers of one array lie on one device",
+                });
+            }
+            device = Some(here);
+        }
+        Ok(device)
+    }
+
+    /// Hands the array out. On `stream` comes the event that the consumer waits for, after the work of all buffers so far;
+    /// memory of the CPU alone is waited for, and has none.
+    ///
+    /// The consumer's `release` lets go of the buffers. It is to come after the consumer's work, since it says nothing of
+    /// streams: [`DeviceArray::release_after`] is for consumers that want no waiting.
+    ///
+    /// # Errors
+    ///
+    /// The buffers lie on several devices; the driver refuses.
+    #[doc(alias = "ArrowDeviceArray")]
+    pub fn export(&self, stream: &Stream) -> Result<DeviceArray> {
+        let device = self.device()?.unwrap_or(TensorDevice::Cpu);
+        let event = self.order(device, stream)?;
+        let mut held = Box::new(Held::default());
+        let array = held.fill(self);
+        let mut order = event.map(|event| Box::new(Order { raw: event.raw(), event }));
+        let sync_event = order.as_mut().map_or(ptr::null_mut(), |order| (&raw mut order.raw).cast::<c_void>());
+        held.order = order;
+        let DLDevice { device_type, device_id } = device.into();
+        let device_id = if matches!(device, TensorDevice::Cuda(_)) { device_id.into() } else { -1 };
+        let array = ArrowArray { private_data: Box::into_raw(held).cast(), ..array };
+        Ok(DeviceArray::made(ArrowDeviceArray { array, device_id, device_type, sync_event, reserved: [0; 3] }))
+    }
+
+    /// Waits, or gives the event that says that the memory may be used.
+    fn order(&self, device: TensorDevice, stream: &Stream) -> Result<Option<Event>> {
+        let buffers = self.all_buffers();
+        if device == TensorDevice::Cpu {
+            buffers.iter().try_for_each(|buffer| buffer.synchronize())?;
+            return Ok(None);
+        }
+        let mut joined: Vec<&Stream> = vec![stream];
+        for buffer in &buffers {
+            if !joined.contains(&buffer.stream()) {
+                stream.join(buffer.stream())?;
+                joined.push(buffer.stream());
+            }
+        }
+        let event = Event::new(stream.context())?;
+        event.record(stream)?;
+        Ok(Some(event))
+    }
+}
+
+/// What an exported array holds, in memory that does not move.
+#[derive(Default)]
+pub(super) struct Held {
+    memory: Vec<SharedBuffer<u8, Any>>,
+    pointers: Vec<*const c_void>,
+    children: Vec<*mut ArrowArray>,
+    dictionary: *mut ArrowArray,
+    order: Option<Box<Order>>,
+}
+
+/// The event, and the variable that the consumer is given a pointer to.
+struct Order {
+    raw: CUevent,
+    #[expect(dead_code, reason = "held for its drop")]
+    event: Event,
+}
+
+impl Held {
+    /// Takes hold of a node's buffers and describes it. The private data is not set yet.
+    fn fill(&mut self, node: &ArrayNode) -> ArrowArray {
+        let boxed = |node: &ArrayNode| {
+            let mut held = Box::new(Held::default());
+            let array = held.fill(node);
+            Box::into_raw(Box::new(ArrowArray { private_data: Box::into_raw(held).cast(), ..array }))
+        };
+        self.memory = node.buffers.iter().flatten().cloned().collect();
+        let address = |buffer: &SharedBuffer<u8, Any>| match buffer.host_address() {
+            host if host.is_null() || matches!(device_of(buffer), TensorDevice::Cuda(_)) => {
+                ptr::with_exposed_provenance(buffer.device_pointer() as usize)
+            }
+            host => host.cast_const().cast::<c_void>(),
+        };
+        self.pointers = node.buffers.iter().map(|buffer| buffer.as_ref().map_or(ptr::null(), address)).collect();
+        self.children = node.children.iter().map(boxed).collect();
+        self.dictionary = node.dictionary.as_deref().map_or(ptr::null_mut(), boxed);
+        ArrowArray {
+            length: node.length as i64,
+            null_count: node.null_count.map_or(-1, |count| count as i64),
+            offset: node.offset as i64,
+            n_buffers: self.pointers.len() as i64,
+            n_children: self.children.len() as i64,
+            buffers: self.pointers.as_mut_ptr(),
+            children: self.children.as_mut_ptr(),
+            dictionary: self.dictionary,
+            release: Some(end),
+            private_data: ptr::null_mut(),
+        }
+    }
+
+    /// Orders the memory after a stream's work so far.
+    fn order_after(&self, stream: &Stream) -> Result<()> {
+        self.memory.iter().try_for_each(|buffer| buffer.record_use(stream))?;
+        for child in self.children.iter().copied().chain([self.dictionary]).filter(|child| !child.is_null()) {
+            // SAFETY: ours; a child that was moved away has an owner that orders it.
+            if let Some(held) = unsafe { held_by(&*child) } {
+                held.order_after(stream)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an array that was made here holds; none of others' arrays, or of one that was released.
+///
+/// # Safety
+///
+/// An array whose `release` is [`end`] was made here.
+unsafe fn held_by(array: &ArrowArray) -> Option<&Held> {
+    let ours = array.release.is_some_and(|release| core::ptr::fn_addr_eq(release, end as unsafe extern "C" fn(_)));
+    // SAFETY: made here, and not released.
+    if ours { unsafe { array.private_data.cast::<Held>().as_ref() } } else { None }
+}
+
+/// Orders an array that was made here after a stream's work. False for others' arrays.
+///
+/// # Safety
+///
+/// The array was not released.
+pub(super) unsafe fn order_after(array: &ArrowArray, stream: &Stream) -> Result<bool> {
+    // SAFETY: whoever names our function as its own is lying about all.
+    match unsafe { held_by(array) } {
+        Some(held) => held.order_after(stream).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The release of what was made here.
+unsafe extern "C" fn end(raw: *mut ArrowArray) {
+    // SAFETY: `export` made the private data for this one call.
+    let held = unsafe {
+        let Some(raw) = raw.as_mut() else { return };
+        raw.release = None;
+        Box::from_raw(raw.private_data.cast::<Held>())
+    };
+    for child in held.children.iter().copied().chain([held.dictionary]).filter(|child| !child.is_null()) {
+        // SAFETY: boxed in `fill`; a consumer may have moved its content away.
+        unsafe {
+            if let Some(release) = (*child).release {
+                release(child);
+            }
+            drop(Box::from_raw(child));
+        }
+    }
+    // Nothing may unwind into a foreign caller.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
+}
+
+/// Checks a number of things, and that there is a pointer to them.
+pub(super) fn count(what: &'static str, number: i64, is_null: bool) -> Result<usize, ArrowError> {
+    let rule = "it is a number of things, of 0 to 2147483647";
+    let count = i32::try_from(number).ok().and_then(|number| usize::try_from(number).ok());
+    match count.ok_or(ArrowError::Number { what, value: number, rule })? {
+        count if count != 0 && is_null => Err(ArrowError::Null { what }),
+        count => Ok(count),
+    }
+}

@@ -1,0 +1,37 @@
+//! Arrow's [C device data interface](https://arrow.apache.org/docs/format/CDeviceDataInterface.html): arrays and streams of
+//! arrays, whose buffers are on a device, handed from library to library without a copy.
+//!
+//! | to | |
+//! |---|---|
+//! | hand an array out | [`ArrayNode::export`], [`Schema::export`] |
+//! | take one over | [`DeviceArray::from_raw`], [`check`](DeviceArray::check), [`wait`](ImportedArray::wait), [`buffer`](ImportedArray::buffer); [`Schema::import`] |
+//! | do so with many | [`DeviceArrayStream`] |
+//!
+//! With the feature `arrow`, batches of the `arrow` crates go to a device and back (`DeviceBatch`), as messages too
+//! (`serialize_record_batch`, `read_record_batch`).
+//!
+//! The structures are the CPU's; only the buffers are on the device. `sync_event` is a pointer to a variable that holds an
+//! event: what is handed out has one, and what comes in is used after it. `release` knows no streams, so it comes after the
+//! consumer's work: by an event where both sides are this library ([`DeviceArray::release_after`]), else by waiting.
+
+mod array;
+#[cfg(feature = "arrow")]
+mod columnar;
+mod error;
+mod owned;
+mod raw;
+mod schema;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use array::count;
+
+pub use array::ArrayNode;
+#[cfg(feature = "arrow")]
+pub use columnar::{DeviceBatch, IpcMessage, read_message, read_record_batch, serialize_record_batch};
+pub use error::ArrowError;
+pub use owned::{DeviceArray, ImportedArray, ImportedNode};
+pub use raw::*;
+pub use schema::Schema;
+pub use stream::DeviceArrayStream;

@@ -1,0 +1,102 @@
+//! Tensors of ours, with their owner.
+
+use super::managed::ManagedTensor;
+use super::raw::{
+    DLDataType, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_SUBBYTE_TYPE_PADDED, FLAG_READ_ONLY,
+    VERSION,
+};
+use crate::interchange::Tensor;
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use smallvec::SmallVec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A tensor, its extents and strides, and what keeps its memory, in one piece of the heap.
+#[repr(C)]
+struct Exported<R, O> {
+    /// First, so that a pointer to it is one to all.
+    managed: R,
+    /// Extents, then strides.
+    numbers: SmallVec<[i64; 8]>,
+    owner: O,
+}
+
+/// Makes a tensor that holds `owner` until its deleter is called, on whatever thread. `flags` are added to those that the
+/// tensor has by itself: [`FLAG_IS_COPIED`](super::FLAG_IS_COPIED) where the consumer alone has the memory.
+///
+/// The owner's drop is to free the memory, or to let it be freed. A panic in it is caught: the consumer could do nothing
+/// with it.
+pub fn export<O: Send + 'static>(tensor: &Tensor, flags: u64, owner: O) -> ManagedTensor {
+    let own = u64::from(tensor.read_only) * FLAG_READ_ONLY + u64::from(tensor.padded) * FLAG_IS_SUBBYTE_TYPE_PADDED;
+    let mut numbers = SmallVec::with_capacity(2 * tensor.shape.len());
+    numbers.extend_from_slice(&tensor.shape);
+    numbers.extend_from_slice(&tensor.strides);
+    // An array without elements is to have no data, wherever it came from.
+    let address = if tensor.is_empty() { 0 } else { tensor.address };
+    let data_type = tensor.data_type;
+    let said = DLTensor {
+        data: ptr::with_exposed_provenance_mut(address as usize),
+        device: tensor.device.into(),
+        ndim: tensor.shape.len() as i32,
+        dtype: DLDataType { code: data_type.code() as u8, bits: data_type.bits(), lanes: data_type.lanes() },
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    make(said, flags | own, numbers, owner)
+}
+
+/// A tensor whose extents and strides the owner keeps.
+pub(super) fn wrap<O: Send + 'static>(said: DLTensor, flags: u64, owner: O) -> ManagedTensor {
+    let mut numbers = SmallVec::new();
+    // What has no strides is given some: nobody has to do without them since release 1.2.
+    // SAFETY: the owner keeps arrays that are as long as the tensor says.
+    if let Ok(tensor) = unsafe { super::managed::check(&said, flags) } {
+        numbers.extend_from_slice(&tensor.shape);
+        numbers.extend_from_slice(&tensor.strides);
+    }
+    make(said, flags, numbers, owner)
+}
+
+fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8]>, owner: O) -> ManagedTensor {
+    let deleter = Some(end::<DLManagedTensorVersioned, O> as _);
+    let managed =
+        DLManagedTensorVersioned { version: VERSION, manager_ctx: ptr::null_mut(), deleter, flags, dl_tensor: said };
+    let all = Box::into_raw(Box::new(Exported { managed, numbers, owner }));
+    // SAFETY: just made, and nobody else has it. The numbers do not move any more.
+    unsafe {
+        let numbers = &mut (*all).numbers;
+        if !numbers.is_empty() {
+            let (dimensions, first) = (numbers.len() / 2, numbers.as_mut_ptr());
+            (*all).managed.dl_tensor.shape = first;
+            (*all).managed.dl_tensor.strides = first.add(dimensions);
+        }
+        (*all).managed.manager_ctx = all.cast::<c_void>();
+        ManagedTensor::made(NonNull::new_unchecked(all.cast()))
+    }
+}
+
+/// A tensor in the old layout whose extents and strides the owner keeps.
+pub(super) fn wrap_legacy<O: Send + 'static>(said: DLTensor, owner: O) -> *mut DLManagedTensor {
+    let deleter = Some(end::<DLManagedTensor, O> as _);
+    let managed = DLManagedTensor { dl_tensor: said, manager_ctx: ptr::null_mut(), deleter };
+    let all = Box::into_raw(Box::new(Exported { managed, numbers: SmallVec::new(), owner }));
+    // SAFETY: just made, and nobody else has it.
+    unsafe { (*all).managed.manager_ctx = all.cast::<c_void>() };
+    all.cast()
+}
+
+/// The deleter of what was made here.
+///
+/// # Safety
+///
+/// `managed` is the first field of an `Exported<R, O>`, or null; the deleter is called once.
+unsafe extern "C" fn end<R, O>(managed: *mut R) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: this function's contract.
+    let all = unsafe { Box::from_raw(managed.cast::<Exported<R, O>>()) };
+    // Nothing may unwind into a foreign caller.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(all)));
+}

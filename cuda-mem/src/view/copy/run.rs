@@ -1,0 +1,264 @@
+//! Does the steps of a plan.
+
+use super::plan::{How, Place, Reached, Step, size_of_temporary};
+use super::{CopyOptions, processor};
+use crate::buffer::{BatchOptions, Viewed, copy_all};
+use crate::error::call;
+use crate::memory::kind::Any;
+use crate::memory::{DeviceMemory, DevicePool, SharedResource};
+use crate::view::Pattern;
+use crate::view::memory::Memory;
+use crate::{Buffer, Context, Result, Stream, memory::ResourceHandle};
+use core::mem::MaybeUninit;
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
+
+type Temporary = Buffer<MaybeUninit<u8>, Any>;
+
+/// Temporary memory of the host.
+enum HostTemporary {
+    Heap(Vec<u8>),
+    /// Of a resource that was given, which devices address too.
+    Buffer(Temporary),
+}
+
+/// A copy under way.
+pub(super) struct Run<'a> {
+    to: &'a Memory<'a>,
+    from: &'a Memory<'a>,
+    /// What the copy is ordered on.
+    stream: &'a Stream,
+    /// What work of the source's device alone is ordered on: another one where the copy is between devices.
+    source_stream: &'a Stream,
+    host: Option<HostTemporary>,
+    source: Option<Temporary>,
+    destination: Option<Temporary>,
+}
+
+/// Does all steps by the CPU, without a stream.
+///
+/// # Safety
+///
+/// The pattern lies within both memories, which the CPU addresses and nobody else uses meanwhile; no run of the
+/// destination overlaps another or the source.
+pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Memory<'_>) -> Result<()> {
+    let ((first, end), (from_first, from_end)) = (pattern.written(), pattern.read());
+    from.fetch(from_first, from_end - from_first)?;
+    to.fetch(first, end - first)?;
+    // SAFETY: this function's contract; the device work on both is done.
+    unsafe { processor::copy(pattern, to.host_pointer(), from.host_pointer()) };
+    to.post(first, end - first)
+}
+
+impl<'a> Run<'a> {
+    pub fn new(
+        steps: &[Step],
+        to: &'a Memory<'a>,
+        from: &'a Memory<'a>,
+        (stream, source_stream): (&'a Stream, &'a Stream),
+        options: &CopyOptions<'_>,
+    ) -> Result<Self> {
+        let on_device = |place: Place, stream: &Stream| {
+            let Some(size) = size_of_temporary(steps, place) else { return Ok(None) };
+            let given = options.temporary.filter(|resource| is_of(resource, stream.context()));
+            let resource = given.map_or_else(|| default_resource(stream.context()), SharedResource::clone);
+            Temporary::uninit_any(&resource, size, stream).map(Some)
+        };
+        let (source, destination) =
+            (on_device(Place::SourceTemporary, source_stream)?, on_device(Place::DestinationTemporary, stream)?);
+        let host = match size_of_temporary(steps, Place::HostTemporary) {
+            None => None,
+            Some(size) => Some(match options.temporary.filter(|resource| resource.accessibility().host) {
+                None => HostTemporary::Heap(vec![0; size]),
+                Some(resource) => {
+                    let buffer = Temporary::uninit_any(resource, size, stream)?;
+                    if buffer.is_coherent() {
+                        // The memory is there for the stream; the CPU waits for it.
+                        stream.synchronize()?;
+                        HostTemporary::Buffer(buffer)
+                    } else {
+                        HostTemporary::Heap(vec![0; size])
+                    }
+                }
+            }),
+        };
+        Ok(Self { to, from, stream, source_stream, host, source, destination })
+    }
+
+    /// Whether work that was given to the stream uses memory that may be gone when the copy's call returns.
+    pub fn uses_plain_memory(&self, steps: &[Step], to: Reached, from: Reached) -> bool {
+        let plain = |place| match place {
+            Place::Source => from == Reached::Host,
+            Place::Destination => to == Reached::Host,
+            Place::HostTemporary => matches!(self.host, Some(HostTemporary::Heap(_))),
+            Place::SourceTemporary | Place::DestinationTemporary => false,
+        };
+        steps.iter().any(|step| step.how != How::Processor && (plain(step.to) || plain(step.from)))
+    }
+
+    /// Does the steps, in stream order but for those of the CPU, which are waited for.
+    ///
+    /// # Safety
+    ///
+    /// The steps' patterns lie within the memories, which the devices address as the plan had it; no run of the
+    /// destination overlaps another or the source.
+    pub unsafe fn all(&mut self, steps: &[Step]) -> Result<()> {
+        // SAFETY: this function's contract.
+        steps.iter().try_for_each(|step| unsafe { self.one(step) })
+    }
+
+    /// # Safety
+    ///
+    /// As [`all`](Self::all).
+    unsafe fn one(&mut self, step: &Step) -> Result<()> {
+        let (to, from, pattern) = (self.address(step.to), self.address(step.from), &step.pattern);
+        let stream = if step.to == Place::SourceTemporary { self.source_stream } else { self.stream };
+        let (to_start, from_start) = (to.wrapping_add_signed(pattern.to), from.wrapping_add_signed(pattern.from));
+        let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+        let width = pattern.width as usize;
+        // SAFETY: this function's contract: all runs lie within their memory, which is freed after the work in stream
+        // order, or waited for.
+        unsafe {
+            match step.how {
+                How::Processor => self.process(step),
+                How::Run => call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw())),
+                How::Peer => {
+                    if stream != self.source_stream {
+                        stream.join(self.source_stream)?;
+                    }
+                    let (to_context, from_context) = (stream.context().raw(), self.source_stream.context().raw());
+                    let raw = stream.raw();
+                    let begun =
+                        call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw));
+                    // Its free has to find the copy done.
+                    self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream)).and(begun)
+                }
+                How::Rows => copy_rows(pattern, to_start, from_start, stream),
+                How::Planes => copy_planes(pattern, to_start, from_start, stream),
+                How::Runs => copy_runs(pattern, to, from, stream),
+                How::Kernel => stream.context().strided_kernels()?.copy(pattern, to, from, stream),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`all`](Self::all).
+    unsafe fn process(&mut self, step: &Step) -> Result<()> {
+        let pattern = &step.pattern;
+        let (first, end) = pattern.written();
+        if step.from == Place::HostTemporary {
+            self.stream.synchronize()?;
+        } else {
+            let (first, end) = pattern.read();
+            self.from.fetch(first, end - first)?;
+        }
+        if step.to == Place::Destination {
+            self.to.fetch(first, end - first)?;
+        }
+        let (to, from) = (self.host_pointer(step.to), self.host_pointer(step.from));
+        // SAFETY: this function's contract; the temporary memory is as large as the steps need, and all device work on
+        // what the CPU uses is done.
+        unsafe { processor::copy(pattern, to, from) };
+        if step.to == Place::Destination { self.to.post(first, end - first) } else { Ok(()) }
+    }
+
+    /// Where a place begins, for the driver.
+    fn address(&self, place: Place) -> CUdeviceptr {
+        let of = |buffer: &Option<Temporary>| buffer.as_ref().map_or(0, Buffer::device_pointer);
+        match place {
+            Place::Source => self.from.address(),
+            Place::Destination => self.to.address(),
+            Place::SourceTemporary => of(&self.source),
+            Place::DestinationTemporary => of(&self.destination),
+            Place::HostTemporary => match &self.host {
+                Some(HostTemporary::Heap(bytes)) => bytes.as_ptr().expose_provenance() as CUdeviceptr,
+                Some(HostTemporary::Buffer(buffer)) => buffer.device_pointer(),
+                None => 0,
+            },
+        }
+    }
+
+    /// Where a place begins, for the CPU.
+    fn host_pointer(&mut self, place: Place) -> *mut u8 {
+        match (place, &mut self.host) {
+            (Place::Source, _) => self.from.host_pointer(),
+            (Place::HostTemporary, Some(HostTemporary::Heap(bytes))) => bytes.as_mut_ptr(),
+            (Place::HostTemporary, Some(HostTemporary::Buffer(buffer))) => Viewed::host_pointer(buffer),
+            _ => self.to.host_pointer(),
+        }
+    }
+}
+
+impl Temporary {
+    fn uninit_any(resource: &SharedResource, size: usize, stream: &Stream) -> Result<Self> {
+        Buffer::<u8, Any>::uninit(resource, size, stream)
+    }
+}
+
+/// Whether kernels of a context's device find a resource's memory near.
+fn is_of(resource: &SharedResource, context: &Context) -> bool {
+    resource.is_on_device() && resource.context().device() == context.device()
+}
+
+/// The device's pool, where there are pools.
+fn default_resource(context: &Context) -> SharedResource {
+    DevicePool::current(context).map_or_else(|_| DeviceMemory::new(context).share(), |pool| pool.share())
+}
+
+/// # Safety
+///
+/// As [`Run::all`].
+unsafe fn copy_rows(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
+    let (to_pitch, from_pitch) = pattern.rows().unwrap_or_default();
+    // Unified: the driver finds out where an address lies.
+    let copy = CUDA_MEMCPY2D {
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        srcDevice: from,
+        srcPitch: from_pitch as usize,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        dstDevice: to,
+        dstPitch: to_pitch as usize,
+        WidthInBytes: pattern.width as usize,
+        Height: pattern.runs() as usize,
+        ..Default::default()
+    };
+    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    // SAFETY: this function's contract.
+    unsafe { call!(cuda.cuMemcpy2DAsync_v2(&copy, stream.raw())) }
+}
+
+/// # Safety
+///
+/// As [`Run::all`].
+unsafe fn copy_planes(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
+    let ([outer, inner], Some([to_planes, from_planes])) = (&pattern.axes[..], pattern.planes()) else { return Ok(()) };
+    let copy = CUDA_MEMCPY3D {
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        srcDevice: from,
+        srcPitch: from_planes.pitch as usize,
+        srcHeight: from_planes.height as usize,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        dstDevice: to,
+        dstPitch: to_planes.pitch as usize,
+        dstHeight: to_planes.height as usize,
+        WidthInBytes: pattern.width as usize,
+        Height: inner.extent as usize,
+        Depth: outer.extent as usize,
+        ..Default::default()
+    };
+    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    // SAFETY: this function's contract.
+    unsafe { call!(cuda.cuMemcpy3DAsync_v2(&copy, stream.raw())) }
+}
+
+/// # Safety
+///
+/// As [`Run::all`].
+unsafe fn copy_runs(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
+    let starts = pattern.starts();
+    let (mut to, mut from): (Vec<_>, Vec<_>) =
+        starts.map(|(a, b)| (to.wrapping_add_signed(a), from.wrapping_add_signed(b))).unzip();
+    let mut sizes = vec![pattern.width as usize; to.len()];
+    // SAFETY: this function's contract.
+    unsafe { copy_all(&mut to, &mut from, &mut sizes, BatchOptions::default(), stream) }
+}

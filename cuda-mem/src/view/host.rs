@@ -1,0 +1,241 @@
+//! The elements of views for the CPU, where it addresses the memory.
+
+use super::{StridedLayout, StridedView, ViewError, memory::Memory};
+use crate::buffer::Exclusive;
+use crate::{Element, Result};
+use bytemuck::AnyBitPattern;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Range;
+use core::slice;
+
+impl StridedView<'_, Exclusive> {
+    /// The elements, for the CPU to read. Waits for the memory's device work.
+    ///
+    /// # Errors
+    ///
+    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::PinnedMemory, view::Index};
+    /// # let (memory, stream) = (PinnedMemory::new(&context), Stream::new(&context)?);
+    /// let mut buffer = Buffer::from_slice(&memory, &[1.0f32, 2.0, 3.0, 4.0], &stream)?;
+    /// let mut columns = buffer.view_mut(&[2, 2])?.permuted(&[1, 0])?;
+    /// columns.write::<f32>()?.iter_mut().for_each(|element| *element *= 2.0);
+    /// let elements = columns.read::<f32>()?;
+    /// assert_eq!(elements.iter().copied().collect::<Vec<_>>(), [2.0, 6.0, 4.0, 8.0]);
+    /// assert_eq!((elements.get(&[1, 0]), elements.as_slice()), (Some(&4.0), None));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn read<T: Element + AnyBitPattern>(&mut self) -> Result<HostElements<'_, T>> {
+        let (first, _) = self.fetch::<T>("StridedView::read")?;
+        Ok(HostElements { first, layout: &self.layout, elements: PhantomData })
+    }
+
+    /// The elements, for the CPU to write and read. Waits for the memory's device work; device work given after the
+    /// guard's end sees what was written. End the guard with [`finish`](HostElementsMut::finish) to see errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read); or the view is read-only, or elements share memory.
+    pub fn write<T: Element + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
+        const CALL: &str = "StridedView::write";
+        self.check_writable(CALL)?;
+        let (first, range) = self.fetch::<T>(CALL)?;
+        Ok(HostElementsMut { first, layout: &self.layout, memory: &self.memory, range, elements: PhantomData })
+    }
+
+    /// Waits for the device work; gives the address of the element of indices 0, and the bytes of all elements.
+    fn fetch<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
+        if self.data_type() != T::DATA_TYPE {
+            return Err(ViewError::DataType { call, from: self.data_type(), to: T::DATA_TYPE }.into());
+        }
+        let Some(bounds) = self.layout.offset_bounds() else { return Ok((core::ptr::dangling_mut(), 0..0)) };
+        if self.memory.host_pointer().is_null() {
+            return Err(ViewError::NotOnHost { call }.into());
+        }
+        let first = self.host_pointer().cast::<T>();
+        if !first.is_aligned() {
+            return Err(ViewError::Misaligned { call, address: first.addr(), alignment: align_of::<T>() }.into());
+        }
+        // The view was checked: all lies within the memory.
+        let range = *bounds.start() as usize * size_of::<T>()..(*bounds.end() + 1) as usize * size_of::<T>();
+        self.memory.fetch(range.start, range.len())?;
+        Ok((first, range))
+    }
+}
+
+impl<A: crate::buffer::Access> StridedView<'_, A> {
+    /// Checks that a view may be written, each element on its own.
+    pub(super) fn check_writable(&self, call: &'static str) -> Result<(), ViewError> {
+        if self.is_read_only() {
+            return Err(ViewError::ReadOnly { call });
+        }
+        if !self.layout.is_unique() {
+            let (shape, strides) = (self.shape().into(), self.strides().into());
+            return Err(ViewError::Repeated { call, shape, strides });
+        }
+        Ok(())
+    }
+}
+
+/// The offset of an element, if the indices are some.
+fn offset_of(layout: &StridedLayout, indices: &[i64]) -> Option<isize> {
+    let inside = indices.len() == layout.ndim() && indices.iter().zip(layout.shape()).all(|(i, n)| (0..*n).contains(i));
+    inside.then(|| indices.iter().zip(layout.strides()).map(|(index, stride)| index * stride).sum::<i64>() as isize)
+}
+
+/// The offsets of all elements from the first one, in C order.
+fn offsets(layout: &StridedLayout) -> impl Iterator<Item = isize> {
+    let mut index = vec![0; layout.ndim()];
+    let mut place = 0;
+    (0..layout.volume()).map(move |_| {
+        let here = place;
+        for axis in (0..index.len()).rev() {
+            let (extent, stride) = (layout.shape()[axis], layout.strides()[axis]);
+            if index[axis] + 1 < extent {
+                index[axis] += 1;
+                place += stride;
+                break;
+            }
+            place -= index[axis] * stride;
+            index[axis] = 0;
+        }
+        here as isize
+    })
+}
+
+/// Elements of a view to read.
+#[must_use = "the elements were waited for to be read"]
+pub struct HostElements<'view, T> {
+    /// The element of indices 0.
+    first: *mut T,
+    layout: &'view StridedLayout,
+    elements: PhantomData<&'view [T]>,
+}
+
+/// Elements of a view to write.
+#[must_use = "what is written is posted when the guard ends"]
+pub struct HostElementsMut<'view, T> {
+    first: *mut T,
+    layout: &'view StridedLayout,
+    memory: &'view Memory<'view>,
+    /// The bytes of the memory that elements lie in.
+    range: Range<usize>,
+    elements: PhantomData<&'view mut [T]>,
+}
+
+// SAFETY: as a slice.
+unsafe impl<T: Sync> Send for HostElements<'_, T> {}
+// SAFETY: as a slice.
+unsafe impl<T: Sync> Sync for HostElements<'_, T> {}
+// SAFETY: as an exclusive slice.
+unsafe impl<T: Send> Send for HostElementsMut<'_, T> {}
+// SAFETY: as an exclusive slice.
+unsafe impl<T: Sync> Sync for HostElementsMut<'_, T> {}
+
+macro_rules! readers {
+    ($($guard:ident),*) => { $(
+        impl<T> $guard<'_, T> {
+            /// The extents.
+            pub fn shape(&self) -> &[i64] {
+                self.layout.shape()
+            }
+
+            /// The element of some indices; none where there is no such.
+            pub fn get(&self, indices: &[i64]) -> Option<&T> {
+                let offset = offset_of(self.layout, indices)?;
+                // SAFETY: the view was checked, so that every element lies within its memory, which has values there
+                // (any bytes are a value of `T`) and is aligned. The guard borrows the one view that reaches the
+                // memory, and its device work is done.
+                Some(unsafe { &*self.first.offset(offset) })
+            }
+
+            /// All elements, in C order.
+            pub fn iter(&self) -> impl Iterator<Item = &T> {
+                // SAFETY: as in `get`.
+                offsets(self.layout).map(|offset| unsafe { &*self.first.offset(offset) })
+            }
+
+            /// All elements, where they lie without gaps in C order.
+            pub fn as_slice(&self) -> Option<&[T]> {
+                let length = self.layout.volume() as usize;
+                // SAFETY: as in `get`; the elements lie one after the other.
+                self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts(self.first, length) })
+            }
+
+            /// The elements as `ndarray` has them.
+            #[cfg(feature = "ndarray")]
+            pub fn array(&self) -> ndarray::ArrayViewD<'_, T> {
+                let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
+                // SAFETY: as in `get`; `parts` gives the layout of the same elements.
+                let mut array = unsafe { ndarray::ArrayViewD::from_shape_ptr(shape, lowest) };
+                flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
+                array
+            }
+        }
+
+        impl<T> fmt::Debug for $guard<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($guard)).field("layout", self.layout).finish_non_exhaustive()
+            }
+        }
+    )* };
+}
+
+readers!(HostElements, HostElementsMut);
+
+impl<T> HostElementsMut<'_, T> {
+    /// The element of some indices; none where there is no such.
+    pub fn get_mut(&mut self, indices: &[i64]) -> Option<&mut T> {
+        let offset = offset_of(self.layout, indices)?;
+        // SAFETY: as in `get`; the guard is borrowed exclusively.
+        Some(unsafe { &mut *self.first.offset(offset) })
+    }
+
+    /// All elements, in C order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        // SAFETY: as in `get_mut`; no two elements share memory, which was checked when the guard was made.
+        offsets(self.layout).map(|offset| unsafe { &mut *self.first.offset(offset) })
+    }
+
+    /// All elements, where they lie without gaps in C order.
+    pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
+        let length = self.layout.volume() as usize;
+        // SAFETY: as in `get_mut`; the elements lie one after the other.
+        self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts_mut(self.first, length) })
+    }
+
+    /// The elements as `ndarray` has them.
+    #[cfg(feature = "ndarray")]
+    pub fn array_mut(&mut self) -> ndarray::ArrayViewMutD<'_, T> {
+        let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
+        // SAFETY: as in `iter_mut`; `parts` gives the layout of the same elements.
+        let mut array = unsafe { ndarray::ArrayViewMutD::from_shape_ptr(shape, lowest) };
+        flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
+        array
+    }
+
+    /// Ends the guard.
+    ///
+    /// # Errors
+    ///
+    /// The flush of non-coherent memory failed.
+    pub fn finish(self) -> Result<()> {
+        let guard = ManuallyDrop::new(self);
+        guard.memory.post(guard.range.start, guard.range.len())
+    }
+}
+
+impl<T> Drop for HostElementsMut<'_, T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.memory.post(self.range.start, self.range.len())
+            && let Some(context) = self.memory.context()
+        {
+            context.drop_errors().push("flushing the writes of a view's guard", error);
+        }
+    }
+}

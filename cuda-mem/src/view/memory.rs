@@ -1,0 +1,124 @@
+//! The memory that a view looks at.
+
+use crate::buffer::{SharedBuffer, Viewed};
+use crate::context::ForeignOwner;
+use crate::memory::kind::Any;
+use crate::memory::{Accessibility, SharedResource};
+use crate::{Context, Result, Stream};
+use core::marker::PhantomData;
+
+/// The memory of a view: a range of bytes, with what is to be known about its use.
+#[derive(Clone)]
+pub(super) enum Memory<'memory> {
+    /// A buffer that is borrowed.
+    Borrowed(&'memory dyn Viewed),
+    /// A buffer whose ownership is shared.
+    Shared(SharedBuffer<u8, Any>),
+    /// Memory of the CPU that the driver does not know.
+    Host(HostMemory<'memory>),
+}
+
+/// Memory of the CPU: of a slice, or of another library.
+#[derive(Clone)]
+pub(super) struct HostMemory<'memory> {
+    pub start: *mut u8,
+    pub size: usize,
+    /// Keeps the memory alive, where it is not borrowed.
+    #[expect(dead_code, reason = "held for its drop")]
+    pub owner: Option<ForeignOwner>,
+    pub borrow: PhantomData<&'memory ()>,
+}
+
+// SAFETY: an address; who may follow it, and when, is the view's care, as with a slice's elements, which are plain data.
+unsafe impl Send for HostMemory<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory<'_> {}
+
+impl Memory<'_> {
+    /// The buffer, where there is one.
+    pub fn buffer(&self) -> Option<&dyn Viewed> {
+        match self {
+            Memory::Borrowed(buffer) => Some(*buffer),
+            Memory::Shared(buffer) => Some(buffer),
+            Memory::Host(_) => None,
+        }
+    }
+
+    /// The memory for a shorter time.
+    pub fn reborrow(&self) -> Memory<'_> {
+        self.clone()
+    }
+
+    /// Where it begins: for kernels and for the driver's copies; of the CPU's memory, its address there.
+    pub fn address(&self) -> u64 {
+        match self {
+            Memory::Host(host) => host.start.expose_provenance() as u64,
+            _ => self.buffer().map_or(0, Viewed::device_pointer),
+        }
+    }
+
+    /// Where it begins for the CPU; null where it does not address the memory.
+    pub fn host_pointer(&self) -> *mut u8 {
+        match self {
+            Memory::Host(host) => host.start,
+            _ => self.buffer().map_or(core::ptr::null_mut(), Viewed::host_pointer),
+        }
+    }
+
+    /// In bytes.
+    pub fn size(&self) -> usize {
+        match self {
+            Memory::Host(host) => host.size,
+            _ => self.buffer().map_or(0, Viewed::size),
+        }
+    }
+
+    pub fn accessibility(&self) -> Accessibility {
+        self.buffer().map_or(Accessibility::HOST, Viewed::accessibility)
+    }
+
+    pub fn device_ordinal(&self) -> Option<i32> {
+        self.buffer().and_then(Viewed::device_ordinal)
+    }
+
+    pub fn stream(&self) -> Option<&Stream> {
+        self.buffer().map(Viewed::stream)
+    }
+
+    pub fn context(&self) -> Option<&Context> {
+        self.buffer().map(Viewed::context)
+    }
+
+    fn resource(&self) -> Option<&SharedResource> {
+        self.buffer().and_then(Viewed::resource)
+    }
+
+    /// Tells the memory of work given to `stream` so far.
+    pub fn record_use(&self, stream: &Stream) -> Result<()> {
+        let Some(buffer) = self.buffer() else { return Ok(()) };
+        buffer.mark_busy();
+        if buffer.stream() == stream { Ok(()) } else { buffer.stream().join(stream) }
+    }
+
+    /// Waits for the device work, so that the CPU may use a range, which begins at `start` of this memory.
+    pub fn fetch(&self, start: usize, length: usize) -> Result<()> {
+        let Some(buffer) = self.buffer() else { return Ok(()) };
+        match self {
+            // Others' work is not noted in this value.
+            Memory::Shared(_) => buffer.stream().synchronize()?,
+            _ => buffer.settle()?,
+        }
+        match self.resource() {
+            Some(resource) if length != 0 => resource.invalidate(self.host_pointer().wrapping_add(start), length),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows a range that the CPU has written to device work from now on.
+    pub fn post(&self, start: usize, length: usize) -> Result<()> {
+        match self.resource() {
+            Some(resource) if length != 0 => resource.flush(self.host_pointer().wrapping_add(start), length),
+            _ => Ok(()),
+        }
+    }
+}

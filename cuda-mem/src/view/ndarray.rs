@@ -1,0 +1,48 @@
+//! Layouts as `ndarray` states them.
+
+use super::StridedLayout;
+use ndarray::{IxDyn, ShapeBuilder, StrideShape};
+
+/// The lowest element, the shape with strides that are not negative, and the axes that run backwards from there.
+pub(super) fn parts<T>(first: *mut T, layout: &StridedLayout) -> (*mut T, StrideShape<IxDyn>, Vec<usize>) {
+    let extents: Vec<usize> = layout.shape().iter().map(|extent| *extent as usize).collect();
+    // Strides that are never taken may be anything here, and not there.
+    let taken = |extent: i64| extent > 1 && !layout.is_empty();
+    let strides: Vec<i64> = layout.axes().map(|(extent, stride)| if taken(extent) { stride } else { 0 }).collect();
+    let flipped: Vec<usize> = (0..strides.len()).filter(|&axis| strides[axis] < 0).collect();
+    let back: i64 = flipped.iter().map(|&axis| strides[axis] * (layout.shape()[axis] - 1)).sum();
+    let steps: Vec<usize> = strides.iter().map(|stride| stride.unsigned_abs() as usize).collect();
+    (first.wrapping_offset(back as isize), IxDyn(&extents).strides(IxDyn(&steps)), flipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::view::{Index, Order, StridedLayout, StridedView};
+
+    #[test]
+    fn arrays_have_the_elements_of_the_view() {
+        let mut elements: Vec<i32> = (0..24).collect();
+        let layout = StridedLayout::dense(&[2, 3, 4], 4, Order::C).unwrap();
+        let mut view = StridedView::of_mut_slice(&mut elements, layout).unwrap();
+        let back = [Index::reversed(), Index::ALL, Index::from(1..).step(2)];
+        let mut part = view.reborrow().sliced(&back).unwrap().permuted(&[2, 0, 1]).unwrap();
+        let guard = part.read::<i32>().unwrap();
+        let array = guard.array();
+        assert_eq!(array.shape(), [2, 2, 3]);
+        assert_eq!(array.iter().collect::<Vec<_>>(), guard.iter().collect::<Vec<_>>());
+        assert_eq!(array[[1, 0, 2]], 23);
+        drop(guard);
+        part.write::<i32>().unwrap().array_mut()[[0, 1, 0]] = -1;
+        assert_eq!(elements[1], -1);
+    }
+
+    #[test]
+    fn arrays_without_elements_and_without_axes_are_arrays() {
+        let mut elements = [7_i32; 3];
+        for (shape, expected) in [(&[][..], 1), (&[0, 3], 0), (&[1, 3, 1], 3)] {
+            let layout = StridedLayout::dense(shape, 4, Order::C).unwrap();
+            let mut view = StridedView::of_mut_slice(&mut elements, layout).unwrap();
+            assert_eq!(view.read::<i32>().unwrap().array().len(), expected);
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Memory that goes out through DLPack and the array interfaces and comes in again, over the driver that the environment
+//! names: same memory, in order, and alive as long as a consumer has it.
+
+use cuda_mem::interchange::array_interface::ArrayInterface;
+use cuda_mem::interchange::arrow::ArrayNode;
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use cuda_mem::interchange::{
+    Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
+};
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
+use cuda_mem::view::Index;
+use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
+use ffi_tests::{Setup, alone, delay, pattern};
+use std::sync::Arc;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// The way to a consumer that knows pointers only, and from there.
+fn through(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor, Error> {
+    let raw = exported.into_versioned();
+    // SAFETY: made by this library just now; the memory is in order with `stream`, by the export.
+    unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(stream, producer) }
+}
+
+fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Error> {
+    let ordinal = context.device().ordinal();
+    Ok(vec![
+        (DeviceMemory::new(context).share(), TensorDevice::Cuda(ordinal)),
+        (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
+        (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
+    ])
+}
+
+#[test]
+fn every_kind_of_memory_goes_out_and_comes_in_as_itself() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        for (resource, device) in sources(context)? {
+            let buffer = Buffer::<u8, Any>::from_slice(&resource, &pattern(600, 3), &ours)?.into_shared();
+            let strided = buffer.tensor().with_layout(7, &[5, 3], Some(&[100, -2]))?;
+            let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+            let seen = through(strided.to_dlpack(&options)?, &theirs, Some(&ours))?;
+            assert_eq!(seen.tensor(), strided.tensor());
+            assert_eq!(seen.tensor().device(), device);
+            let whole = through(buffer.tensor().to_dlpack(&options)?, &theirs, Some(&ours))?;
+            let mut again = whole.into_buffer::<u8, Any>().map_err(|refused| refused.error)?;
+            assert_eq!(again.to_vec()?, pattern(600, 3));
+            again.fill(.., 9)?;
+            drop((again, seen, strided));
+            assert_eq!(buffer.to_vec()?, [9; 600], "the consumer wrote the same memory");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_consumers_stream_waits_for_ours_and_ours_for_the_consumers() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        for round in 0..20u8 {
+            let memory = DeviceMemory::new(context);
+            let mut buffer = Buffer::<u8, _>::zeroed(&memory, 1 << 16, &ours)?;
+            delay(&ours)?;
+            buffer.fill(.., round)?;
+            let buffer = buffer.into_shared();
+            let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+            let seen = through(buffer.tensor().to_dlpack(&options)?, &theirs, Some(&ours))?;
+            let mut seen = seen.into_buffer::<u8, Any>().map_err(|refused| refused.error)?;
+            let mut copy = Buffer::<u8, _>::zeroed(&memory, 1 << 16, &theirs)?;
+            copy.copy_from_buffer(0, &seen, ..)?; // on their stream, after ours
+            delay(&theirs)?;
+            seen.fill(.., 200 + round)?;
+            drop(seen); // their work is not done yet
+            assert!(!theirs.is_done()?, "an end waited for the stream, where an event was to do it");
+            assert_eq!(buffer.to_vec()?, vec![200 + round; 1 << 16]);
+            assert_eq!(copy.to_vec()?, vec![round; 1 << 16]);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_consumer_that_says_nothing_gets_the_legacy_stream_or_memory_at_rest() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let ours = Stream::new(context)?;
+        let device = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &ours)?.into_shared();
+        delay(&ours)?;
+        let exported = device.tensor().to_dlpack(&ExportOptions::default())?;
+        let legacy = Stream::legacy_default(context);
+        assert!(!legacy.is_done()?, "the legacy stream is to wait for ours");
+        drop(exported);
+        let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 64, &ours)?.into_shared();
+        delay(&ours)?;
+        let _exported = pinned.tensor().to_dlpack(&ExportOptions::default())?;
+        assert!(ours.is_done()?, "nothing else orders the CPU");
+        delay(&ours)?;
+        let options = ExportOptions { consumer: Consumer::Unordered, ..Default::default() };
+        let _exported = pinned.tensor().to_dlpack(&options)?;
+        assert!(!ours.is_done()?, "-1 wants no order");
+        Ok(())
+    })
+}
+
+#[test]
+fn memory_is_not_closed_under_its_consumer() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(context), 64, 5, &stream)?.into_shared();
+        let exported = buffer.tensor().to_dlpack(&ExportOptions::default())?;
+        let refused = buffer.close().unwrap_err();
+        assert!(refused.error.to_string().contains("no other clone or slice"), "{}", refused.error);
+        drop(refused.value); // deferred
+        let seen = through(exported, &stream, None)?.into_buffer::<u8, Any>().map_err(|refused| refused.error)?;
+        assert_eq!(seen.to_vec()?, [5; 64]);
+        assert!(seen.try_into_exclusive().is_err(), "its producer reaches it as well");
+        Ok(())
+    })
+}
+
+#[test]
+fn copies_are_the_consumers_alone() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        for (resource, device) in sources(context)? {
+            let mut buffer = Buffer::<u8, Any>::from_slice(&resource, &pattern(64, 1), &stream)?.into_shared();
+            let columns = buffer.tensor().with_layout(60, &[2, 16], Some(&[1, -4]))?;
+            for (target, wanted) in sources(context)? {
+                let options = ExportOptions {
+                    copying: Copying::Always,
+                    device: Some(wanted),
+                    resource: Some(&target),
+                    ..Default::default()
+                };
+                let imported = {
+                    let raw = columns.to_dlpack(&options)?.into_versioned();
+                    // SAFETY: made by this library just now.
+                    unsafe { ManagedTensor::from_versioned(raw) }?.check()?
+                };
+                assert!(imported.is_copied());
+                assert_eq!(imported.tensor().device(), wanted, "from {device:?}");
+                assert_eq!(imported.tensor().strides(), [1, -4]);
+                let legacy = Stream::legacy_default(context);
+                // SAFETY: the export ordered it before the legacy stream, or waited.
+                let copy = unsafe { imported.into_shared(&legacy, None) }?;
+                buffer.fill(.., 0)?;
+                assert_eq!(copy.memory().to_vec()?, pattern(64, 1)[..62]);
+                buffer.copy_from_slice(0, &pattern(64, 1))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_cpu_gets_what_it_addresses_and_a_copy_of_the_rest() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let options = ExportOptions { device: Some(TensorDevice::Cpu), ..Default::default() };
+        let pinned = Buffer::<u8, _>::filled(&PinnedMemory::new(context), 8, 3, &stream)?.into_shared();
+        let exported = pinned.tensor().to_dlpack(&options)?;
+        assert_eq!((exported.dl_tensor().device.device_type, exported.flags()), (1, 0));
+        let device = Buffer::<u8, _>::filled(&DeviceMemory::new(context), 8, 4, &stream)?.into_shared();
+        let error = device.tensor().to_dlpack(&options).unwrap_err();
+        assert!(error.to_string().contains("a copy is allocated from one"), "{error}");
+        let never = ExportOptions { copying: Copying::Never, ..options };
+        assert!(device.tensor().to_dlpack(&never).is_err());
+        let own = DeviceMemory::new(context).share();
+        let wrong = ExportOptions { resource: Some(&own), ..options };
+        assert!(device.tensor().to_dlpack(&wrong).unwrap_err().to_string().contains("of the device that is wanted"));
+        let target = PinnedMemory::new(context).share();
+        let exported = device.tensor().to_dlpack(&ExportOptions { resource: Some(&target), ..options })?;
+        assert_eq!(exported.dl_tensor().device.device_type, 1);
+        let data = exported.dl_tensor().data.cast::<u8>();
+        // SAFETY: the export is of 8 bytes that the CPU addresses, and waited for the copy.
+        assert_eq!(unsafe { std::slice::from_raw_parts(data, 8) }, [4; 8]);
+        Ok(())
+    })
+}
+
+#[test]
+fn read_only_arrays_stay_so() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let buffer = Buffer::<f32, _>::filled(&DeviceMemory::new(context), 8, 1.5, &stream)?.into_shared();
+        let options = ExportOptions { read_only: true, ..Default::default() };
+        assert!(buffer.tensor().to_dlpack(&options)?.into_legacy().is_err());
+        let seen = through(buffer.tensor().to_dlpack(&options)?, &stream, None)?;
+        assert!(seen.tensor().is_read_only());
+        let refused = seen.into_buffer::<f32, Any>().unwrap_err();
+        assert!(refused.error.to_string().contains("read-only"), "{}", refused.error);
+        let copy = refused.value.copied(&DeviceMemory::new(context).share())?;
+        assert_eq!(copy.into_buffer::<f32, Any>().map_err(|refused| refused.error)?.to_vec()?, [1.5; 8]);
+        Ok(())
+    })
+}
+
+#[test]
+fn layouts_lie_within_their_memory() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let tensor = Buffer::<f32, _>::zeroed(&DeviceMemory::new(context), 6, &stream)?.into_shared().tensor();
+        assert!(tensor.with_layout(0, &[2, 3], None).is_ok());
+        assert!(tensor.with_layout(20, &[6], Some(&[-1])).is_ok());
+        assert!(tensor.with_layout(24, &[0], None).is_ok());
+        for (offset, shape, strides) in
+            [(0, 7, 1), (4, 6, 1), (16, 6, -1), (usize::MAX, 1, 1), (0, 2, 6), (0, 2, -1), (24, 1, 1)]
+        {
+            let error = tensor.with_layout(offset, &[shape], Some(&[strides])).unwrap_err();
+            assert!(matches!(error, Error::OutOfRange { size: 24, .. } | Error::Tensor(_)), "{error}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_producer_that_names_the_wrong_device_is_refused() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &stream)?.into_shared();
+        for device in [TensorDevice::Cpu, TensorDevice::CudaHost, TensorDevice::Cuda(7)] {
+            let lie = buffer.tensor().tensor().moved_to(buffer.device_pointer(), device)?;
+            let error = through(lie.export(buffer.clone()), &stream, None).unwrap_err();
+            assert!(error.to_string().contains("the tensor's device"), "{error}");
+        }
+        buffer.close()?; // nobody holds it any more
+        Ok(())
+    })
+}
+
+#[test]
+fn arrays_without_elements_go_both_ways() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        for (resource, _) in sources(context)? {
+            let buffer = Buffer::<f64, Any>::zeroed(&resource, 0, &stream)?.into_shared();
+            let empty = buffer.tensor().with_layout(0, &[0, 5], None)?;
+            let seen = through(empty.to_dlpack(&ExportOptions::default())?, &stream, None)?;
+            assert_eq!((seen.tensor().shape(), seen.tensor().len()), (&[0, 5][..], 0));
+            assert_eq!(seen.cuda_array_interface()?.data.0, 0);
+            assert!(seen.into_buffer::<f64, Any>().map_err(|refused| refused.error)?.is_empty());
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_release_after_the_context_waits_for_streams_that_are_gone() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let ours = Stream::new(context)?;
+        let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &ours)?.into_shared();
+        let theirs = Stream::new(context)?;
+        let options =
+            ExportOptions { consumer: Consumer::Stream(&theirs), release: Release::AfterContext, ..Default::default() };
+        let exported = buffer.tensor().to_dlpack(&options)?;
+        delay(&theirs)?;
+        drop(exported);
+        assert!(theirs.is_done()?);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_default_stream_of_a_thread_that_is_gone_is_waited_for() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let ours = Stream::new(context)?;
+        let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &ours)?.into_shared();
+        let exported = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    buffer.tensor().to_dlpack(&ExportOptions {
+                        consumer: Consumer::Stream(&Stream::per_thread_default(context)),
+                        ..Default::default()
+                    })
+                })
+                .join()
+        });
+        drop(exported.map_err(|_| "the thread panicked")??);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_cuda_array_interface_goes_both_ways_in_order() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        for (resource, _) in sources(context)? {
+            let mut buffer = Buffer::<f32, Any>::zeroed(&resource, 100, &ours)?;
+            delay(&ours)?;
+            buffer.fill(.., 2.5)?;
+            let buffer = buffer.into_shared();
+            let said = buffer.tensor().with_layout(4, &[9, 3], Some(&[10, 1]))?.cuda_array_interface()?;
+            assert_eq!(said.stream, StreamName::of(&ours).number());
+            assert_eq!(said.strides.as_deref(), Some(&[40, 4][..]));
+            let said = ArrayInterface::from_json(&said.to_json())?;
+            // SAFETY: the buffer is the owner, and our stream lives.
+            let seen = unsafe { said.import_cuda(Arc::new(buffer.clone()), &theirs, false) }?;
+            assert_eq!((seen.tensor().shape(), seen.tensor().strides()), (&[9, 3][..], &[10, 1][..]));
+            let dense: SharedTensor = seen.copied(&PinnedMemory::new(context).share())?;
+            let bytes = dense.memory().to_vec()?;
+            assert!(bytes.chunks(4).all(|chunk| chunk == 2.5f32.to_ne_bytes()), "their stream did not wait");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn numpys_array_interface_is_of_memory_at_rest() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let mut buffer = Buffer::<i32, _>::zeroed(&PinnedMemory::new(context), 16, &stream)?;
+        delay(&stream)?;
+        buffer.fill(.., -3)?;
+        let buffer: SharedBuffer<i32, _> = buffer.into_shared();
+        let said = buffer.tensor().array_interface()?;
+        assert!(stream.is_done()?);
+        assert_eq!((said.shape.as_slice(), said.stream, said.strides.clone()), (&[16][..], None, None));
+        // SAFETY: the buffer is the owner.
+        let seen = unsafe { said.import_host(Arc::new(buffer.clone()), &stream) }?;
+        assert_eq!(seen.into_buffer::<i32, Any>().map_err(|refused| refused.error)?.to_vec()?, [-3; 16]);
+        let device = Buffer::<i32, _>::zeroed(&DeviceMemory::new(context), 16, &stream)?.into_shared();
+        assert!(device.tensor().array_interface().is_err());
+        // What devices do not address is no array of CUDA's.
+        let heap = vec![0u8; 64];
+        let lie = ArrayInterface { data: (heap.as_ptr().expose_provenance() as u64, false), ..said };
+        // SAFETY: refused before it is used.
+        let error = unsafe { lie.import_cuda(Arc::new(heap), &stream, true) }.unwrap_err();
+        assert!(error.to_string().contains("devices must address it"), "{error}");
+        Ok(())
+    })
+}
+
+#[test]
+fn views_go_out_and_come_in_as_views() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        for (resource, _) in sources(context)? {
+            let numbers: Vec<i32> = (0..60).collect();
+            let buffer = Buffer::<i32, Any>::from_slice(&resource, &numbers, &ours)?.into_shared();
+            let whole = buffer.into_view(&[3, 4, 5])?;
+            let views = [
+                whole.clone(),
+                whole.clone().permuted(&[2, 0, 1])?,
+                whole.clone().sliced(&[Index::reversed(), (1..3).into(), Index::reversed().step(-2)])?,
+                whole.clone().sliced(&[(..).into(), (2..2).into()])?,
+            ];
+            for view in views {
+                let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
+                let seen = through(view.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
+                assert_eq!((seen.shape(), seen.data_type()), (view.shape(), view.data_type()));
+                assert_eq!(seen.to_vec::<i32>()?, view.to_vec::<i32>()?);
+                if !view.layout().is_empty() {
+                    assert_eq!((seen.strides(), seen.device_pointer()), (view.strides(), view.device_pointer()));
+                }
+                let read_only = view.clone().into_read_only().to_dlpack(&options)?;
+                assert!(through(read_only, &theirs, Some(&ours))?.into_view()?.is_read_only());
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let stream = Stream::new(context)?;
+        let memory = DeviceMemory::new(context);
+        let buffer = Buffer::<u8, _>::from_slice(&memory, &pattern(12, 5), &stream)?.into_shared();
+        let packed = buffer.tensor().with_type_and_layout(DataType::FLOAT4_E2M1FN, 0, &[3, 8], None)?;
+        let view = packed.clone().into_view()?;
+        assert!(view.is_packed());
+        let seen = through(view.to_dlpack(&ExportOptions::default())?, &stream, None)?;
+        assert_eq!(
+            (seen.tensor().byte_range().end - seen.tensor().byte_range().start, seen.tensor().is_padded()),
+            (12, false)
+        );
+        // A row further on begins with a byte; an element further on does not.
+        assert!(view.clone().sliced(&[(1..).into()])?.to_tensor().is_ok());
+        assert!(view.sliced(&[(..).into(), (1..).into()])?.to_tensor().is_err());
+        let parts = TensorParts {
+            address: buffer.device_pointer(),
+            device: packed.tensor().device(),
+            data_type: DataType::FLOAT4_E2M1FN,
+            shape: &[12],
+            strides: None,
+            read_only: false,
+            padded: true,
+        };
+        let seen = through(Tensor::new(&parts)?.export(buffer.clone()), &stream, None)?;
+        assert!(seen.tensor().is_padded());
+        assert!(!seen.into_view()?.is_packed());
+        Ok(())
+    })
+}
+
+#[test]
+fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
+        for (resource, device) in sources(context)? {
+            let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &ours)?;
+            delay(&ours)?;
+            buffer.fill(.., 3)?;
+            let buffer = buffer.into_shared();
+            let node = ArrayNode { length: 4096, buffers: vec![None, Some(buffer.clone())], ..Default::default() };
+            let array = node.export(&mover)?;
+            drop(node);
+            let (kind, event) = (array.raw().device_type, array.raw().sync_event);
+            assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
+            let imported = array.check()?;
+            assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
+            // SAFETY: exported just now.
+            unsafe { imported.wait(&theirs)? };
+            // SAFETY: as above; as large as it is.
+            let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
+            assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
+            assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");
+            drop(seen);
+            delay(&theirs)?;
+            imported.release_after(&theirs)?;
+            assert!(!theirs.is_done()?, "a release waited, where an event was to do it");
+            buffer.synchronize()?;
+            assert!(theirs.is_done()?, "the memory is not ordered after its consumer");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,120 @@
+//! Others' word on the interchange: DLPack's own header, and numpy and pyarrow as consumers and producers.
+
+use cuda_mem::interchange::dlpack::{
+    CurrentWorkStream, DEVICE_TYPES, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned,
+    DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_IS_SUBBYTE_TYPE_PADDED,
+    FLAG_READ_ONLY, ManagedTensorAllocator, VERSION,
+};
+use cuda_mem::{Driver, TypeCode};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file that an environment variable names; none where it is not there, which is a failure where nothing may lack.
+fn needed(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
+    if path.is_none() {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{variable} names nothing: run scripts/test");
+        println!("skipped: {variable} names nothing; scripts/test downloads what it is to name");
+    }
+    path
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}:\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// What is to be compared, by the C expression.
+fn ours() -> BTreeMap<String, u64> {
+    let mut facts = BTreeMap::new();
+    macro_rules! structures {
+        ($($name:ident { $($field:ident),* })*) => { $(
+            facts.insert(format!("sizeof({})", stringify!($name)), size_of::<$name>() as u64);
+            facts.insert(format!("_Alignof({})", stringify!($name)), align_of::<$name>() as u64);
+            $(facts.insert(
+                format!("offsetof({}, {})", stringify!($name), stringify!($field)),
+                offset_of!($name, $field) as u64,
+            );)*
+        )* };
+    }
+    structures! {
+        DLPackVersion { major, minor }
+        DLDevice { device_type, device_id }
+        DLDataType { code, bits, lanes }
+        DLTensor { data, device, ndim, dtype, shape, strides, byte_offset }
+        DLManagedTensor { dl_tensor, manager_ctx, deleter }
+        DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }
+        DLPackExchangeAPIHeader { version, prev_api }
+        DLPackExchangeAPI {
+            header, managed_tensor_allocator, managed_tensor_from_py_object_no_sync, managed_tensor_to_py_object_no_sync,
+            dltensor_from_py_object_no_sync, current_work_stream
+        }
+    }
+    facts.insert("sizeof(DLPackManagedTensorAllocator)".into(), size_of::<ManagedTensorAllocator>() as u64);
+    facts.insert("sizeof(DLPackCurrentWorkStream)".into(), size_of::<CurrentWorkStream>() as u64);
+    facts.insert("DLPACK_MAJOR_VERSION".into(), VERSION.major.into());
+    facts.insert("DLPACK_MINOR_VERSION".into(), VERSION.minor.into());
+    facts.insert("DLPACK_FLAG_BITMASK_READ_ONLY".into(), FLAG_READ_ONLY);
+    facts.insert("DLPACK_FLAG_BITMASK_IS_COPIED".into(), FLAG_IS_COPIED);
+    facts.insert("DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED".into(), FLAG_IS_SUBBYTE_TYPE_PADDED);
+    facts.extend(DEVICE_TYPES.map(|(number, name)| (format!("kDL{name}"), number as u64)));
+    for code in TypeCode::ALL {
+        let name = match code {
+            TypeCode::UInt => "UInt".to_owned(),
+            TypeCode::Opaque => "OpaqueHandle".to_owned(),
+            code => {
+                let (first, rest) = code.name().split_at(1);
+                first.to_uppercase() + rest
+            }
+        };
+        facts.insert(format!("kDL{name}"), code as u64);
+    }
+    facts
+}
+
+#[test]
+fn the_structures_and_numbers_are_those_of_dlpacks_header() {
+    let Some(header) = needed("DLPACK_HEADER") else { return };
+    let facts = ours();
+    let mut program = format!("#include \"{}\"\n#include <stdio.h>\nint main(void) {{\n", header.display());
+    for fact in facts.keys() {
+        writeln!(program, "printf(\"%s=%llu\\n\", \"{fact}\", (unsigned long long)({fact}));").unwrap();
+    }
+    program += "return 0; }\n";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, binary) = (folder.join("dlpack.c"), folder.join("dlpack"));
+    std::fs::write(&source, program).unwrap();
+    run(Command::new("gcc").args(["-std=c11", "-o"]).arg(&binary).arg(&source));
+    let theirs: BTreeMap<String, u64> = run(&mut Command::new(&binary))
+        .lines()
+        .map(|line| line.split_once('=').unwrap())
+        .map(|(fact, value)| (fact.to_owned(), value.parse().unwrap()))
+        .collect();
+    assert_eq!(facts, theirs);
+    assert!(facts.len() > 70, "only {} facts", facts.len());
+    // And nothing of theirs is missing here: codes and kinds of devices.
+    let text = std::fs::read_to_string(&header).unwrap();
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix("kDL")?.split_once(" = "));
+    for (name, _) in names {
+        assert!(facts.contains_key(&format!("kDL{name}")), "kDL{name} is not known here");
+    }
+}
+
+#[test]
+fn numpy_and_pyarrow_take_our_memory_and_give_theirs() {
+    let (Some(library), Some(site)) = (needed("INTERCHANGE_LIBRARY"), needed("PYTHON_SITE")) else { return };
+    // Of the software GPU also where a driver is there: the libraries are those of the CPU.
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/test_cpu.py");
+    let mut python = Command::new("python3");
+    python.arg(script).env("INTERCHANGE_LIBRARY", library).env("PYTHONPATH", site);
+    if Driver::load().is_err() {
+        python.env("CUDA_MEM_LIBCUDA", "softgpu");
+    }
+    let text = run(&mut python);
+    assert!(text.contains("test result: ok. 14 passed; 0 failed"), "{text}");
+}

@@ -1,0 +1,74 @@
+//! The kernels that copy words along axes.
+
+use super::super::memory::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const AXES: usize = 8;
+
+/// The words of 8 bytes that these kernels take: to, from, the word's size, the number of axes, the number of words; for
+/// each axis its extent, then the strides of both sides in bytes; then what only the device's code needs.
+pub(super) const WORDS: usize = 5 + 4 * AXES + 4;
+
+/// A copy.
+pub(super) struct Strided {
+    to: u64,
+    from: u64,
+    word: u64,
+    /// Extent, and the strides of destination and source.
+    axes: Vec<(u64, i64, i64)>,
+}
+
+impl Strided {
+    /// Reads the parameter; none where there is nothing to copy.
+    pub(super) fn of(values: &[u64]) -> Option<Self> {
+        let &[to, from, word, axes, count, ref rest @ ..] = values else { return None };
+        let axis = |n: usize| Some((*rest.get(n)?, *rest.get(AXES + n)? as i64, *rest.get(2 * AXES + n)? as i64));
+        let axes = (0..AXES.min(axes as usize)).map(axis).collect::<Option<Vec<_>>>()?;
+        (count != 0).then_some(Self { to, from, word, axes })
+    }
+
+    /// The addresses and lengths that are written, and read.
+    pub(super) fn spans(&self) -> [(u64, u64); 2] {
+        let span = |start: u64, stride: fn(&(u64, i64, i64)) -> i64| {
+            let (low, high) = self.axes.iter().fold((0_i64, 0_i64), |(low, high), axis| {
+                let reach = (axis.0 as i64 - 1).saturating_mul(stride(axis));
+                (low.saturating_add(reach.min(0)), high.saturating_add(reach.max(0)))
+            });
+            (start.wrapping_add_signed(low), (high as u64).wrapping_sub(low as u64).saturating_add(self.word))
+        };
+        [span(self.to, |axis| axis.1), span(self.from, |axis| axis.2)]
+    }
+
+    /// Copies, byte by byte.
+    pub(super) fn run(&self, to: &Range, from: &Range) {
+        let mut index = vec![0_u64; self.axes.len()];
+        let (mut to_place, mut from_place) =
+            (self.to as i64 - to.address as i64, self.from as i64 - from.address as i64);
+        loop {
+            for n in 0..self.word as usize {
+                let value = byte(from, from_place as usize + n).load(Ordering::Relaxed);
+                byte(to, to_place as usize + n).store(value, Ordering::Relaxed);
+            }
+            let mut axis = 0;
+            loop {
+                let Some(&(extent, to_stride, from_stride)) = self.axes.get(axis) else { return };
+                index[axis] += 1;
+                (to_place, from_place) = (to_place + to_stride, from_place + from_stride);
+                if index[axis] < extent {
+                    break;
+                }
+                to_place -= extent as i64 * to_stride;
+                from_place -= extent as i64 * from_stride;
+                index[axis] = 0;
+                axis += 1;
+            }
+        }
+    }
+}
+
+fn byte(range: &Range, offset: usize) -> &AtomicU8 {
+    assert!(offset < range.length);
+    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
+}
