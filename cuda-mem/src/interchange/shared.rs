@@ -1,6 +1,6 @@
 //! Arrays in memory that buffers hold.
 
-use super::dlpack::{FLAG_IS_COPIED, ImportedTensor, ManagedTensor, export};
+use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
 use super::{Tensor, TensorDevice, TensorParts};
 use crate::memory::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, Context, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
@@ -218,15 +218,16 @@ impl SharedTensor {
     /// A copy is needed that is forbidden or has no resource; the resource's memory is not the device's that is wanted;
     /// there is no room; the driver refuses.
     pub fn to_dlpack(&self, options: &ExportOptions<'_>) -> Result<ManagedTensor> {
-        let (array, flags) = self.place(options)?;
+        let placed = self.place(options)?;
+        let (array, flags) = placed.as_ref().map_or((self, 0), |(array, flags)| (array, *flags));
         let consumer = array.order_before(options.consumer)?;
-        let tensor = array.tensor;
-        let held = Held { memory: array.memory, after: After::new(options.release, consumer) };
-        Ok(if options.read_only { export(&tensor.into_read_only(), flags, held) } else { export(&tensor, flags, held) })
+        let held = Held { memory: array.memory.clone(), after: After::new(options.release, consumer) };
+        let read_only = if options.read_only { FLAG_READ_ONLY } else { 0 };
+        Ok(export(&array.tensor, flags | read_only, held))
     }
 
-    /// The array on the device that is wanted.
-    pub(super) fn place(&self, options: &ExportOptions<'_>) -> Result<(Self, u64)> {
+    /// The array on the device that is wanted, with DLPack's flags of it; none where it is there already.
+    fn place(&self, options: &ExportOptions<'_>) -> Result<Option<(Self, u64)>> {
         const CALL: &str = "SharedTensor::to_dlpack";
         let own = self.tensor.device;
         let wanted = options.device.unwrap_or(own);
@@ -236,8 +237,11 @@ impl SharedTensor {
         let serves = wanted == own
             || wanted == TensorDevice::Cpu && self.memory.accessibility().host && self.memory.is_coherent();
         if serves && options.copying != Copying::Always {
-            let address = if wanted == own { self.tensor.address } else { self.address_on(wanted) };
-            return Ok((Self { memory: self.memory.clone(), tensor: self.tensor.moved_to(address, wanted)? }, 0));
+            if wanted == own {
+                return Ok(None);
+            }
+            let tensor = self.tensor.moved_to(self.address_on(wanted), wanted)?;
+            return Ok(Some((Self { memory: self.memory.clone(), tensor }, 0)));
         }
         if options.copying == Copying::Never {
             return Err(refusal(
@@ -260,7 +264,7 @@ impl SharedTensor {
             ));
         }
         let tensor = copy.tensor.moved_to(copy.address_on(wanted), wanted)?;
-        Ok((Self { memory: copy.memory, tensor }, FLAG_IS_COPIED))
+        Ok(Some((Self { memory: copy.memory, tensor }, FLAG_IS_COPIED)))
     }
 
     /// Where the element of index 0 lies for a device.
@@ -300,7 +304,7 @@ impl SharedTensor {
     }
 
     /// Orders the memory's work so far before the consumer's from now on. Gives the consumer's stream, where there is one.
-    pub(super) fn order_before(&self, consumer: Consumer<'_>) -> Result<Option<Stream>> {
+    fn order_before(&self, consumer: Consumer<'_>) -> Result<Option<Stream>> {
         let home = self.memory.stream();
         let stream = match consumer {
             Consumer::Unordered => return Ok(None),

@@ -158,8 +158,9 @@ impl Tensor {
         }
         let bits = if self.padded { self.data_type.padded_size() * 8 } else { self.data_type.element_bits() } as i128;
         // No product overflows: an i64 times 24 bits.
-        let begin = i128::from(self.address) + (i128::from(low) * bits).div_euclid(8);
-        let end = i128::from(self.address) + ((i128::from(high) + 1) * bits + 7).div_euclid(8);
+        // Shifts round down, also below zero.
+        let begin = i128::from(self.address) + ((i128::from(low) * bits) >> 3);
+        let end = i128::from(self.address) + (((i128::from(high) + 1) * bits + 7) >> 3);
         match (u64::try_from(begin), u64::try_from(end)) {
             (Ok(begin), Ok(end)) if begin != 0 && end - begin <= isize::MAX as u64 => Ok((begin, end)),
             _ => Err(TensorError::OutsideOfAddressSpace { address: self.address, low, high }),
