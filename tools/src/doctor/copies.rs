@@ -37,7 +37,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
         let text = steps(&engine, route);
         out.add(Finding::ok(
             format!("copies.{ordinal}.{}", route.to_string().replace(' ', "_")),
-            &route.to_string(),
+            route.to_string(),
             text,
         ));
     }
