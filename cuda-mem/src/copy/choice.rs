@@ -80,7 +80,7 @@ mod tests {
             let chosen = Choice::new(profile.clone(), threads).way(route, size);
             let best = profile.estimate(route, profile.choose(route, size, threads), size).unwrap();
             let taken = profile.estimate(route, chosen, size).unwrap();
-            prop_assert!(taken <= best * 1.1, "{route}, {size} bytes: {chosen} takes {taken}, the best {best}");
+            prop_assert!(taken <= best * 1.2, "{route}, {size} bytes: {chosen} takes {taken}, the best {best}");
         }
     }
 }

@@ -3,6 +3,9 @@
 use super::way::{Route, Way};
 use serde::{Deserialize, Serialize};
 
+/// Ways are as good as the fastest if they take no longer than so many times its time.
+const NEAR: f64 = 1.07;
+
 /// What a copy of so many bytes took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -93,8 +96,8 @@ impl MachineProfile {
         ways.iter().find(|known| known.way == way)?.estimate(bytes)
     }
 
-    /// The fastest way for a copy of `bytes` bytes by at most `threads` threads, the caller's own included. Where nothing
-    /// is known of the route, the driver.
+    /// The fastest way for a copy of `bytes` bytes by at most `threads` threads, the caller's own included; of ways that are
+    /// nearly as fast, within 7%, that of the fewest threads. Where nothing is known of the route, the driver.
     pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> Way {
         self.route(route).map_or(Way::Driver, |known| known.choose(bytes, threads))
     }
@@ -127,9 +130,14 @@ impl RouteProfile {
             Vec::from_iter(usable())
         };
         let timed = known.into_iter().filter_map(|known| Some((known.way, known.estimate(bytes)?)));
-        // The first of equals, so that the same profile always gives the same choice.
-        let best = timed.min_by(|left, right| left.1.total_cmp(&right.1));
-        best.map_or(Way::Driver, |(way, _)| way)
+        let timed: Vec<(Way, f64)> = timed.collect();
+        let best = timed.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+        // Threads are worth something, and figures are never exact. The first of equals, so that the same profile always gives
+        // the same choice.
+        let near = timed.into_iter().filter(|(_, time)| *time <= best * NEAR);
+        let chosen =
+            near.min_by(|left, right| left.0.threads().cmp(&right.0.threads()).then(left.1.total_cmp(&right.1)));
+        chosen.map_or(Way::Driver, |(way, _)| way)
     }
 }
 
@@ -236,14 +244,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_choice_is_never_slower_than_another_way(bytes in 0usize..1 << 33, threads in 0usize..20, route in 0usize..8) {
+        fn the_choice_is_never_slower_than_another_way_by_much(bytes in 0usize..1 << 33, threads in 0usize..20, route in 0usize..8) {
             let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
             let chosen = profile.choose(route, bytes, threads);
             prop_assert!(chosen.threads() <= threads.max(1));
             let least = profile.estimate(route, chosen, bytes).unwrap();
             for known in &profile.route(route).unwrap().ways {
                 if known.way.threads() <= threads.max(1) {
-                    prop_assert!(known.estimate(bytes).unwrap() >= least);
+                    prop_assert!(known.estimate(bytes).unwrap() * NEAR >= least);
                 }
             }
         }
