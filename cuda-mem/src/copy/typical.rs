@@ -46,7 +46,7 @@ pub(super) fn route(route: Route) -> RouteProfile {
             Direction::FromDevice => &FROM_MAPPED[..],
         });
     }
-    let ways = known.into_iter().map(|(way, times)| {
+    let ways = known.into_iter().filter(|(way, _)| way.serves(route)).map(|(way, times)| {
         let sample = |(bytes, time): (usize, f64)| Sample { bytes, nanoseconds: time * 1000.0 };
         WayProfile { way, samples: SIZES.into_iter().zip(times).map(sample).collect() }
     });
