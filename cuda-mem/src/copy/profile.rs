@@ -4,7 +4,7 @@ use super::way::{Route, Way};
 use serde::{Deserialize, Serialize};
 
 /// Ways are as good as the fastest if they take no longer than so many times its time.
-const NEAR: f64 = 1.07;
+const NEAR: f64 = 1.05;
 
 /// What a copy of so many bytes took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl MachineProfile {
     }
 
     /// The fastest way for a copy of `bytes` bytes by at most `threads` threads, the caller's own included; of ways that are
-    /// nearly as fast, within 7%, that of the fewest threads. Where nothing is known of the route, the driver.
+    /// nearly as fast, within 5%, that of the fewest threads. Where nothing is known of the route, the driver.
     pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> Way {
         self.route(route).map_or(Way::Driver, |known| known.choose(bytes, threads))
     }
@@ -132,9 +132,12 @@ impl RouteProfile {
         let timed = known.into_iter().filter_map(|known| Some((known.way, known.estimate(bytes)?)));
         let timed: Vec<(Way, f64)> = timed.collect();
         let best = timed.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+        // Beyond what was measured, threads tend to pay more and more: caches are full by then.
+        let measured = self.ways.iter().filter_map(|known| known.samples.last()).any(|last| bytes <= last.bytes);
+        let near_enough = if measured { NEAR } else { 1.0 };
         // Threads are worth something, and figures are never exact. The first of equals, so that the same profile always gives
         // the same choice.
-        let near = timed.into_iter().filter(|(_, time)| *time <= best * NEAR);
+        let near = timed.into_iter().filter(|(_, time)| *time <= best * near_enough);
         let chosen =
             near.min_by(|left, right| left.0.threads().cmp(&right.0.threads()).then(left.1.total_cmp(&right.1)));
         chosen.map_or(Way::Driver, |(way, _)| way)
