@@ -1,22 +1,22 @@
 //! The engine: one call, and the fastest way.
 
-use super::cache::{self, Identity, ProfileCache};
+use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+use super::cache::{Identity, ProfileCache};
 use super::choice::Choice;
 use super::job::Job;
-use super::measure;
 use super::profile::MachineProfile;
 use super::side::{CopyMemory, Memory, Place};
 use super::staging::Staging;
-use super::threads::{CopyThreads, ThreadPool};
+use super::threads::CopyThreads;
 use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
 use super::{Posted, host_memory};
 use crate::host_copy;
 use crate::{Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::AtomicUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// From this size on a copy is large: the first one of its kind measures the machine.
 pub(super) const LARGE: usize = 1 << 20;
@@ -67,282 +67,15 @@ pub(super) struct Inner {
     pub threads: Arc<dyn CopyThreads>,
     pub staging: Staging,
     /// Streams of the engine's, for memory that has none of its own.
-    streams: Mutex<Vec<Stream>>,
+    pub streams: Mutex<Vec<Stream>>,
     /// Up to which sizes one thread's stores and loads are chosen, by direction: what small copies look at.
-    single_thread_upto: [AtomicUsize; 2],
-    choice: RwLock<Arc<Choice>>,
-    identity: Identity,
-    file: Option<PathBuf>,
-    measuring: Measuring,
+    pub single_thread_upto: [AtomicUsize; 2],
+    pub choice: RwLock<Arc<Choice>>,
+    pub identity: Identity,
+    pub file: Option<PathBuf>,
+    pub measuring: Measuring,
     /// Held by who measures; what is measured of the machine so far.
     pub measured: Mutex<MachineProfile>,
-}
-
-/// When an engine measures its machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Measuring {
-    /// With the first copy of 1 MiB or more whose route is not known yet. That copy takes up to 0.2 s longer.
-    #[default]
-    AtFirstLargeCopy,
-    /// Only by [`CopyEngine::measure`].
-    OnRequest,
-}
-
-/// How an engine is made.
-///
-/// ```
-/// use cuda_mem::copy::{CopyEngine, Measuring, NoThreads, ProfileCache};
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
-/// let engine = CopyEngine::builder(&context)
-///     .threads(std::sync::Arc::new(NoThreads)) // nobody helps the calling thread
-///     .measuring(Measuring::OnRequest)
-///     .profile_cache(ProfileCache::Off)
-///     .build()?;
-/// # drop(engine);
-/// # Ok::<(), cuda_mem::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct CopyEngineBuilder {
-    context: Context,
-    threads: Option<Arc<dyn CopyThreads>>,
-    cache: ProfileCache,
-    profile: Option<MachineProfile>,
-    measuring: Measuring,
-    staging: StagingSettings,
-}
-
-/// How much page-locked staging an engine may have. It is allocated when it is first needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StagingSettings {
-    /// The size of a slot in bytes: the largest piece of a copy that goes through staging at once.
-    pub slot_size: usize,
-    /// How many slots a copy uses in turns.
-    pub slots: usize,
-    /// How many copies may use staging at once; others wait.
-    pub lanes: usize,
-}
-
-impl Default for StagingSettings {
-    fn default() -> Self {
-        Self { slot_size: 2 << 20, slots: 8, lanes: 4 }
-    }
-}
-
-/// What a caller decides for one copy.
-///
-/// ```
-/// use cuda_mem::copy::{CopyOptions, Way};
-/// let mut options = CopyOptions::default();
-/// options.way = Some(Way::Driver);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CopyOptions {
-    /// How the copy is done; by default as the profile says.
-    pub way: Option<Way>,
-    /// What the host's memory is; by default the driver is asked, for copies that are not small.
-    pub host: Option<HostMemory>,
-}
-
-impl CopyEngineBuilder {
-    /// The threads that help; by default the process's pool ([`ThreadPool::shared`]).
-    pub fn threads(mut self, threads: Arc<dyn CopyThreads>) -> Self {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Where profiles are kept.
-    pub fn profile_cache(mut self, cache: ProfileCache) -> Self {
-        self.cache = cache;
-        self
-    }
-
-    /// The profile to choose by. None is read then, and nothing is measured but on request.
-    pub fn profile(mut self, profile: MachineProfile) -> Self {
-        self.profile = Some(profile);
-        self
-    }
-
-    /// When the machine is measured.
-    pub fn measuring(mut self, measuring: Measuring) -> Self {
-        self.measuring = measuring;
-        self
-    }
-
-    /// How much staging there may be.
-    pub fn staging(mut self, staging: StagingSettings) -> Self {
-        self.staging = staging;
-        self
-    }
-
-    /// Makes the engine.
-    ///
-    /// # Errors
-    ///
-    /// A size or number of the staging is 0; the profile is not valid; the driver refuses.
-    pub fn build(self) -> Result<CopyEngine> {
-        const CALL: &str = "CopyEngineBuilder::build";
-        let StagingSettings { slot_size, slots, lanes } = self.staging;
-        if slot_size == 0 || slots == 0 || lanes == 0 {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "staging",
-                value: format!("{:?}", self.staging).into(),
-                rule: "none of its numbers may be 0",
-            });
-        }
-        let threads = self.threads.unwrap_or_else(|| ThreadPool::shared());
-        let identity = Identity::of(self.context.device())?;
-        let given = self.profile.is_some();
-        let file = self.cache.file(&identity);
-        let kept = || file.as_deref().and_then(|file| cache::read(file, &identity));
-        let measured = match self.profile {
-            Some(profile) => check_profile(CALL, profile)?,
-            None => kept().unwrap_or_else(|| identity.empty_profile()),
-        };
-        let inner = Inner {
-            staging: Staging::new(&self.context, slot_size, slots, lanes),
-            context: self.context,
-            streams: Mutex::default(),
-            single_thread_upto: Default::default(),
-            choice: RwLock::new(Arc::new(Choice::new(MachineProfile::empty(), 1))),
-            identity,
-            file: file.filter(|_| !given),
-            measuring: if given { Measuring::OnRequest } else { self.measuring },
-            measured: Mutex::new(measured.clone()),
-            threads,
-        };
-        inner.choose_by(if given { measured } else { over_typical(&measured) });
-        Ok(CopyEngine { inner: Arc::new(inner) })
-    }
-}
-
-fn check_profile(call: &'static str, profile: MachineProfile) -> Result<MachineProfile> {
-    if profile.is_valid() {
-        return Ok(profile);
-    }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "profile",
-        value: format!("of format {}, with {} routes", profile.format, profile.routes.len()).into(),
-        rule: "its figures must be above zero, its sizes and routes in growing order, its format this version's",
-    })
-}
-
-/// A profile whose gaps are filled with the typical figures.
-fn over_typical(measured: &MachineProfile) -> MachineProfile {
-    let mut profile = MachineProfile { routes: MachineProfile::typical().routes, ..measured.clone() };
-    measured.routes.iter().for_each(|route| profile.set_route(route.clone()));
-    profile
-}
-
-impl Inner {
-    fn choose_by(&self, profile: MachineProfile) {
-        let choice = Choice::new(profile, 1 + self.threads.helpers());
-        for direction in [Direction::ToDevice, Direction::FromDevice] {
-            let upto = choice.single_thread_upto(direction);
-            self.single_thread_upto[direction as usize].store(upto, Ordering::Relaxed);
-        }
-        *self.choice.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(choice);
-    }
-
-    fn choice(&self) -> Arc<Choice> {
-        self.choice.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    #[inline]
-    pub fn is_small(&self, direction: Direction, size: usize) -> bool {
-        size <= self.single_thread_upto[direction as usize].load(Ordering::Relaxed)
-    }
-
-    /// Whether the way is the same whatever the host's memory is.
-    fn does_not_matter(&self, route: impl Fn(HostMemory) -> Route, size: usize) -> bool {
-        let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
-        size < LARGE && choice.way(route(HostMemory::Pageable), size) == choice.way(route(HostMemory::Pinned), size)
-    }
-
-    /// A stream of the engine's.
-    pub fn stream(&self) -> Result<OwnStream<'_>> {
-        let free = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let stream = match free {
-            Some(stream) => stream,
-            None => Stream::new(&self.context)?,
-        };
-        Ok(OwnStream { inner: self, stream: Some(stream) })
-    }
-
-    /// The way of a copy, and whether the caller named it.
-    pub fn way(&self, call: &'static str, route: Route, size: usize, options: &CopyOptions) -> Result<Way> {
-        match options.way {
-            Some(way) if way.serves(route) => Ok(way),
-            Some(way) => Err(Error::InvalidArgument {
-                call,
-                argument: "way",
-                value: format!("{way}, for a copy from {route}").into(),
-                rule: "that way cannot do this copy: Way::all names those that can",
-            }),
-            None => {
-                if size >= LARGE && self.measuring == Measuring::AtFirstLargeCopy {
-                    self.measure_once(route);
-                }
-                Ok(self.choice().way(route, size))
-            }
-        }
-    }
-
-    /// Measures what the route needs, unless that is known or somebody is at it. A machine that cannot be measured is
-    /// served by what is typical.
-    fn measure_once(&self, route: Route) {
-        // Others copy on meanwhile.
-        let Ok(mut measured) = self.measured.try_lock() else { return };
-        if measured.route(route).is_some() {
-            return;
-        }
-        if let Err(error) = self.measure_into(&mut measured, route.device == DeviceMemory::Mapped) {
-            self.context.drop_errors().push("measuring how fast copies are; typical figures serve", error);
-            // Not again with every copy.
-            measured.set_route(super::typical::route(route));
-            self.choose_by(over_typical(&measured));
-        }
-    }
-
-    fn measure_into(&self, measured: &mut MachineProfile, mapped: bool) -> Result<()> {
-        for route in measure::measure(self, mapped)? {
-            measured.set_route(route);
-        }
-        self.choose_by(over_typical(measured));
-        if let Some(file) = &self.file
-            && let Err(error) = cache::write(file, measured)
-        {
-            let code = error.raw_os_error().unwrap_or(0);
-            let error = Error::System { call: "keeping a machine's profile in the cache directory", code };
-            self.context.drop_errors().push("keeping a machine's profile", error);
-        }
-        Ok(())
-    }
-}
-
-/// A stream that one copy has.
-pub(super) struct OwnStream<'engine> {
-    inner: &'engine Inner,
-    stream: Option<Stream>,
-}
-
-impl core::ops::Deref for OwnStream<'_> {
-    type Target = Stream;
-
-    fn deref(&self) -> &Stream {
-        self.stream.as_ref().unwrap_or_else(|| unreachable!("there until the drop"))
-    }
-}
-
-impl Drop for OwnStream<'_> {
-    fn drop(&mut self) {
-        self.inner.streams.lock().unwrap_or_else(PoisonError::into_inner).extend(self.stream.take());
-    }
 }
 
 impl CopyEngine {
@@ -624,61 +357,6 @@ impl CopyEngine {
         // Also after an error: what was begun must not go on with the caller's memory.
         let waited = stream.synchronize();
         ran.and(waited)
-    }
-
-    /// The profile that ways are chosen by.
-    pub fn profile(&self) -> MachineProfile {
-        self.inner.choice().profile.clone()
-    }
-
-    /// Chooses by another profile from now on. It is not kept in the cache directory.
-    ///
-    /// # Errors
-    ///
-    /// The profile is not valid.
-    pub fn set_profile(&self, profile: MachineProfile) -> Result<()> {
-        let profile = check_profile("CopyEngine::set_profile", profile)?;
-        let mut measured = self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        *measured = profile.clone();
-        self.inner.choose_by(profile);
-        Ok(())
-    }
-
-    /// Measures the machine, chooses by what was found, and keeps it in the cache directory. Takes 0.2 s or less, and as
-    /// much longer as opening mapped memory takes where the program has not done so. On a device without mapped memory,
-    /// what there is is measured.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses; there is no memory to measure with.
-    pub fn measure(&self) -> Result<MachineProfile> {
-        let mut measured = self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        *measured = self.inner.identity.empty_profile();
-        let mapped = crate::MappedResource::new(&self.inner.context).is_ok();
-        self.inner.measure_into(&mut measured, mapped)?;
-        Ok(measured.clone())
-    }
-
-    /// The way that a copy of `size` bytes would be done.
-    pub fn way(&self, route: Route, size: usize) -> Way {
-        self.inner.choice().way(route, size)
-    }
-
-    /// Where what is measured is kept, if it is.
-    pub fn profile_file(&self) -> Option<&std::path::Path> {
-        self.inner.file.as_deref()
-    }
-
-    /// Whether it pays to register `size` bytes of pageable memory that is copied `copies` times, by the profile; `None`
-    /// where that was not measured. Register with [`RegisteredMemory`](crate::memory::RegisteredMemory).
-    pub fn pays_to_register(&self, direction: Direction, size: usize, copies: usize) -> Option<bool> {
-        let choice = self.inner.choice();
-        let route = |host| Route { direction, host, device: DeviceMemory::Plain };
-        let (pageable, pinned) = (route(HostMemory::Pageable), route(HostMemory::Pinned));
-        let once = choice.profile.estimate(pageable, Way::Registered, size)?;
-        let again = choice.profile.estimate(pinned, Way::Driver, size)?;
-        let without = choice.profile.estimate(pageable, choice.way(pageable, size), size)?;
-        Some(once + again * (copies.max(1) - 1) as f64 <= without * copies.max(1) as f64)
     }
 
     /// How much page-locked staging the engine has, in bytes.

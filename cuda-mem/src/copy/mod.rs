@@ -13,11 +13,13 @@
 //! | [`MachineProfile`], [`ProfileCache`] | what the ways take, and where that is kept |
 //! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | who helps with large copies |
 
+mod builder;
 mod cache;
 mod choice;
 mod engine;
 mod host_memory;
 mod job;
+mod machine;
 mod measure;
 mod ordered;
 mod posted;
@@ -30,8 +32,9 @@ mod threads;
 mod typical;
 mod way;
 
+pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
 pub use cache::ProfileCache;
-pub use engine::{CopyEngine, CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+pub use engine::CopyEngine;
 pub use ordered::PendingRead;
 pub use posted::Posted;
 pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
