@@ -1,7 +1,7 @@
 //! Copies by the CPU, of every size at every alignment of either side, with a kernel on the other side, and guard bytes
 //! around.
 
-use crate::{engine, is_delayed};
+use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyEngine, CopyOptions, HostMemory, Way};
 use cuda_mem::{MappedMemory, MappedResource, Stream};
 use ffi_tests::kernel::Kernels;
@@ -82,7 +82,7 @@ impl Bench<'_> {
 
 #[test]
 fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
-    if is_delayed() {
+    if is_slow() {
         return Ok(());
     }
     let exhaustive = std::env::var_os("CUDA_MEM_EXHAUSTIVE").is_some();

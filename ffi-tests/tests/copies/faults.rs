@@ -1,7 +1,7 @@
 //! Copies while every call of the driver fails in turn: no thread is stuck, no staging is lost, nothing is left behind, and
 //! a copy that says it was done was.
 
-use crate::is_delayed;
+use crate::is_slow;
 use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingSettings, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory as PlainMemory;
@@ -80,7 +80,7 @@ fn pop_all(driver: &Driver) -> Outcome {
 
 #[test]
 fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
-    if is_delayed() {
+    if is_slow() {
         return Ok(());
     }
     alone(|setup| {

@@ -1,6 +1,6 @@
 //! Copies whose host's side ends where nothing may be touched.
 
-use crate::{engine, is_delayed};
+use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyOptions, HostMemory, Way};
 use cuda_mem::{MappedResource, Result};
 use ffi_tests::suite::Outcome;
@@ -43,7 +43,7 @@ impl Drop for Fenced {
 
 #[test]
 fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
-    if is_delayed() {
+    if is_slow() {
         return Ok(());
     }
     alone(|setup| {

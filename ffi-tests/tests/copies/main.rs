@@ -13,13 +13,13 @@ mod ways;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache};
 use cuda_mem::{Context, Result};
 
-/// Whether a test of many thousand copies is left out here: with seeded delays each copy takes its time.
-fn is_delayed() -> bool {
-    let delayed = std::env::var_os("SOFTGPU_SEED").is_some();
-    if delayed {
-        println!("skipped: seeded delays (SOFTGPU_SEED) would make this take minutes; it runs without them");
+/// Whether a test of many thousand copies is left out here: with seeded delays, and with flushes, each copy takes its time.
+fn is_slow() -> bool {
+    let slow = std::env::var_os("SOFTGPU_SEED").is_some() || std::env::var_os("SOFTGPU_COHERENT").is_some();
+    if slow {
+        println!("skipped: SOFTGPU_SEED and SOFTGPU_COHERENT would make this take minutes; it runs without them");
     }
-    delayed
+    slow
 }
 
 /// An engine that measures nothing, and whose choices are the typical ones.
