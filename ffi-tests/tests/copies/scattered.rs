@@ -83,7 +83,10 @@ fn writes_that_lie_apart_are_few_calls_of_the_driver() -> Outcome {
         engine.write_scattered(&mut buffer, apart())?;
         let calls = softgpu::calls();
         softgpu::count_calls(false);
-        assert!(calls < 30, "{calls} calls for 900 writes");
+        let functions = setup.driver.raw().functions();
+        let batches = functions.cuMemcpyBatchAsync_v2.is_some() || functions.cuMemcpyBatchAsync.is_some();
+        // Without the call for batches, one for each.
+        assert!(calls < if batches { 30 } else { 950 }, "{calls} calls for 900 writes");
         Ok(())
     })
 }
