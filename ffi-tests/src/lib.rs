@@ -4,11 +4,13 @@
 //! driver, else over the software GPU. They print which it was.
 
 pub mod cases;
+pub mod compilers;
 pub mod descriptors;
 pub mod kernel;
 pub mod pool_workloads;
 pub mod suite;
 
+use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DevicePool, PoolOptions};
 use cuda_mem::{Context, Driver, Error, Stream};
 use std::ffi::{CStr, c_char};
@@ -77,6 +79,19 @@ pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     assert_eq!(setup.context.take_drop_errors().errors, []);
     assert_eq!(softgpu::misuse()[misuse..], []);
     assert_eq!(softgpu_leaks(setup), None);
+    Ok(())
+}
+
+/// Takes the contexts off this thread's stack that a failed pop has left there, and forgets the errors of drops.
+///
+/// # Errors
+///
+/// The driver has no contexts to pop.
+pub fn pop_all(driver: &Driver) -> Outcome {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the result is writable.
+    while unsafe { driver.raw().cuCtxPopCurrent_v2(&mut context) }? == CUresult::CUDA_SUCCESS {}
+    driver.take_drop_errors();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::io::BufferWriter;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
 use cuda_mem::{Buffer, Context, Driver, Error, Stream};
-use ffi_tests::{pattern, same};
+use ffi_tests::{pattern, pop_all, same};
 use softgpu::Fault;
 use std::cell::RefCell;
 use std::error::Error as StdError;
@@ -26,15 +26,6 @@ fn live() -> (i64, i64) {
     let entries = softgpu::ledger().entries;
     let memory = entries.iter().filter(|entry| entry.kind == softgpu::Kind::DeviceMemory);
     memory.fold((0, 0), |(blocks, bytes), entry| (blocks + 1, bytes + entry.size as i64))
-}
-
-/// Takes the contexts off this thread's stack that a failed pop has left there.
-fn pop_all(driver: &Driver) -> Outcome {
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the result is writable.
-    while unsafe { driver.raw().cuCtxPopCurrent_v2(&mut context) }? == CUresult::CUDA_SUCCESS {}
-    driver.take_drop_errors();
-    Ok(())
 }
 
 /// Runs `work` without a fault to count its calls, then with a fault at each call.

@@ -1,32 +1,8 @@
 //! The headers compile as C and C++, agree with each other, and a C program links libcudamem.
 
+use ffi_tests::compilers::{WARNINGS, is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn is_there(compiler: &str) -> bool {
-    let there = Command::new(compiler).arg("--version").output().is_ok();
-    if !there {
-        assert!(
-            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
-            "{compiler} is missing: apt-get install gcc g++ clang"
-        );
-        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
-    }
-    there
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{text}");
-    text
-}
 
 #[test]
 fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {

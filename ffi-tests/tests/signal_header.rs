@@ -3,39 +3,16 @@
 
 use cuda_mem::signal::{Comparison, RingDescriptor, SignalWord, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Driver, Error};
+use ffi_tests::compilers::{WARNINGS, is_there, root, run};
 use libloading::Library;
 use std::mem::{offset_of, size_of};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn is_there(compiler: &str) -> bool {
-    let there = Command::new(compiler).arg("--version").output().is_ok();
-    if !there {
-        assert!(
-            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
-            "{compiler} is missing: apt-get install gcc g++ clang"
-        );
-        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
-    }
-    there
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{text}");
-    text
-}
 
 fn include() -> String {
     format!("-I{}", root().join("include").display())

@@ -3,7 +3,7 @@
 use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
 use super::cache::{Identity, ProfileCache};
 use super::choice::Choice;
-use super::job::Job;
+use super::job::{CpuCopy, Job};
 use super::profile::MachineProfile;
 use super::side::{CopyMemory, Memory, Place};
 use super::staging::Staging;
@@ -195,7 +195,7 @@ impl CopyEngine {
     {
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         let direction = Direction::ToDevice;
-        let Some(plan) = self.plan(call, memory, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
+        let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
         if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
             memory.settle()?;
             memory.store(place, bytes)?;
@@ -257,7 +257,7 @@ impl CopyEngine {
     {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let direction = Direction::FromDevice;
-        let Some(plan) = self.plan(call, memory, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
+        let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
         if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
             memory.settle()?;
             return memory.load(place, bytes);
@@ -267,10 +267,9 @@ impl CopyEngine {
     }
 
     /// The way of a copy; `None` for one of no bytes.
-    fn plan<T, M: CopyMemory<T>>(
+    fn plan(
         &self,
         call: &'static str,
-        _memory: &M,
         place: &Place<'_>,
         host: *const u8,
         direction: Direction,
@@ -326,20 +325,21 @@ impl CopyEngine {
         if place.memory == Memory::NonCoherent {
             memory.hand_over(place)?;
         }
+        let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
+        let Inner { threads, staging, .. } = &*self.inner;
+        if by_cpu {
+            sides.run(way.threads(), &**threads);
+            return Ok(());
+        }
         let own;
         let stream = match place.home {
             Some(home) => home,
-            None if by_cpu => &Stream::legacy_default(&self.inner.context), // not used
             None => {
                 own = self.inner.stream()?;
                 &own
             }
         };
-        let job = Job { direction, device: place.device, mapped: place.host, host, size: place.size, stream };
-        let Inner { threads, staging, .. } = &*self.inner;
-        if by_cpu {
-            return job.run(way, &**threads, staging);
-        }
+        let job = Job { sides, device: place.device, stream };
         memory.begin_device_work();
         if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {
             // Threads that help do not wait for long: they are called when the device has time.

@@ -13,23 +13,31 @@ use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr};
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// A copy. Both sides are valid for `size` bytes until the work on `stream` is done, and do not overlap; whoever makes a
-/// job sees to it.
-pub(super) struct Job<'stream> {
+/// A copy by the CPU. Both sides are valid for `size` bytes while it is done, and do not overlap; whoever makes one sees to
+/// it.
+#[derive(Clone, Copy)]
+pub(super) struct CpuCopy {
     pub direction: Direction,
-    /// The device's address.
-    pub device: CUdeviceptr,
-    /// The CPU's address of the same memory; null where it has none.
+    /// The CPU's address of the device's side; null where it has none, and then only the driver copies.
     pub mapped: *mut u8,
     /// The host's side. It is only read if the direction is to the device.
     pub host: *mut u8,
     /// In bytes; not 0.
     pub size: usize,
+}
+
+/// A copy in any way. Both sides are valid until the work on `stream` is done.
+pub(super) struct Job<'stream> {
+    pub sides: CpuCopy,
+    /// The device's address.
+    pub device: CUdeviceptr,
     /// The driver's copies are in order of this stream.
     pub stream: &'stream Stream,
 }
 
 // SAFETY: the addresses are used by threads that each have their own pieces.
+unsafe impl Sync for CpuCopy {}
+// SAFETY: as above.
 unsafe impl Sync for Job<'_> {}
 
 /// How large a piece is that one thread stores or loads at a time, in bytes: small enough for all threads to end together,
@@ -39,40 +47,21 @@ fn cpu_piece(size: usize, threads: usize) -> usize {
     (size / (threads * rounds)).clamp(PAGE, 256 << 10).next_multiple_of(LINE)
 }
 
-impl Job<'_> {
-    /// Does the copy in a way that serves it. Copies of the driver may still be under way afterwards, in order of the
-    /// stream, but for [`Way::Registered`]; with [`Way::Driver`] and page-locked memory they use the host's side.
-    pub fn run(&self, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<()> {
-        match way {
-            Way::Cpu { .. } => {
-                self.by_cpu(way.threads(), threads);
-                Ok(())
-            }
-            Way::Driver => self.by_driver(),
-            Way::Registered => self.registered(),
-            Way::Staged { .. } => staged::run(self, 0, way.threads(), threads, staging),
-            Way::Mixed { storing, staging: filling } => {
-                staged::run(self, usize::from(storing), usize::from(filling), threads, staging)
-            }
-        }
-    }
-
-    /// Stores or loads. Stores are fenced.
-    fn by_cpu(&self, count: usize, threads: &dyn CopyThreads) {
+impl CpuCopy {
+    /// Stores or loads by so many threads, the caller's own included. Stores are fenced.
+    pub fn run(&self, count: usize, threads: &dyn CopyThreads) {
         if count <= 1 {
             self.store_or_load(0..self.size);
             return self.fence();
         }
         let pieces = Pieces::new(self.size, cpu_piece(self.size, count), self.mapped.addr(), LINE);
-        threads.run(count - 1, &|| self.store_pieces(&pieces));
-    }
-
-    fn store_pieces(&self, pieces: &Pieces) {
-        while let Some(range) = pieces.claim() {
-            self.store_or_load(range);
-        }
-        // Each thread's own stores: a fence of the caller's says nothing of them.
-        self.fence();
+        threads.run(count - 1, &|| {
+            while let Some(range) = pieces.claim() {
+                self.store_or_load(range);
+            }
+            // Each thread's own stores: a fence of the caller's says nothing of them.
+            self.fence();
+        });
     }
 
     pub fn fence(&self) {
@@ -91,25 +80,44 @@ impl Job<'_> {
             }
         }
     }
+}
+
+impl Job<'_> {
+    /// Does the copy in a way that serves it. Copies of the driver may still be under way afterwards, in order of the
+    /// stream, but for [`Way::Registered`]; with [`Way::Driver`] and page-locked memory they use the host's side.
+    pub fn run(&self, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<()> {
+        match way {
+            Way::Cpu { .. } => {
+                self.sides.run(way.threads(), threads);
+                Ok(())
+            }
+            Way::Driver => self.by_driver(),
+            Way::Registered => self.registered(),
+            Way::Staged { .. } => staged::run(self, 0, way.threads(), threads, staging),
+            Way::Mixed { storing, staging: filling } => {
+                staged::run(self, usize::from(storing), usize::from(filling), threads, staging)
+            }
+        }
+    }
 
     fn by_driver(&self) -> Result<()> {
         let context = self.stream.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let host = self.host.expose_provenance() as CUdeviceptr;
-        let (to, from) = match self.direction {
+        let host = self.sides.host.expose_provenance() as CUdeviceptr;
+        let (to, from) = match self.sides.direction {
             Direction::ToDevice => (self.device, host),
             Direction::FromDevice => (host, self.device),
         };
         // SAFETY: the type's contract.
-        unsafe { call!(cuda.cuMemcpyAsync(to, from, self.size, self.stream.raw())) }
+        unsafe { call!(cuda.cuMemcpyAsync(to, from, self.sides.size, self.stream.raw())) }
     }
 
     /// Locks the pages, copies, waits and unlocks them.
     fn registered(&self) -> Result<()> {
         let context = self.stream.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let start = self.host.map_addr(|address| address & !(PAGE - 1));
-        let size = (self.host.addr() + self.size).next_multiple_of(PAGE) - start.addr();
+        let start = self.sides.host.map_addr(|address| address & !(PAGE - 1));
+        let size = (self.sides.host.addr() + self.sides.size).next_multiple_of(PAGE) - start.addr();
         // SAFETY: pages that hold a part of the host's side exist as long as that; what else lies in them is not touched.
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, CU_MEMHOSTREGISTER_PORTABLE)) }?;
         let copied = self.by_driver().and_then(|()| {

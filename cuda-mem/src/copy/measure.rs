@@ -1,7 +1,7 @@
 //! Measuring what the ways take on this machine.
 
 use super::engine::Inner;
-use super::job::Job;
+use super::job::{CpuCopy, Job};
 use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
 use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
@@ -249,7 +249,8 @@ impl Bench<'_> {
             (Some(memory), Way::Cpu { .. } | Way::Mixed { .. }) => (memory.device_pointer(), memory.host_pointer()),
             _ => (self.plain.device_pointer(), core::ptr::null_mut()),
         };
-        let job = Job { direction: route.direction, device, mapped, host, size, stream: &self.stream };
+        let sides = CpuCopy { direction: route.direction, mapped, host, size };
+        let job = Job { sides, device, stream: &self.stream };
         let ran = job.run(way, &*self.inner.threads, &self.inner.staging);
         match way {
             Way::Cpu { .. } => ran,

@@ -1,7 +1,7 @@
 //! Copies in order of a stream.
 
 use super::engine::CopyEngine;
-use super::job::Job;
+use super::job::{CpuCopy, Job};
 use super::side::{Memory, OrderedCopyMemory, Place};
 use super::staging::Lease;
 use super::way::{Direction, Way};
@@ -61,14 +61,9 @@ impl CopyEngine {
         }
         memory.order_before(stream)?;
         let threads = (bytes.len() >> 19).clamp(1, 4) as u8;
-        let job = Job {
-            direction: Direction::ToDevice,
-            device: place.device,
-            mapped: place.host,
-            host: bytes.as_ptr().cast_mut(),
-            size: place.size,
-            stream,
-        };
+        let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
+        let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
+        let job = Job { sides, device: place.device, stream };
         let ran = job.run(Way::Staged { threads }, &**self.threads(), &self.inner.staging);
         let recorded = memory.order_after(stream);
         finish(stream, ran.and(recorded))

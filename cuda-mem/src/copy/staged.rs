@@ -135,7 +135,7 @@ pub(super) fn run(
     threads: &dyn CopyThreads,
     staging: &Staging,
 ) -> Result<()> {
-    let plan = Plan::new(job.size, job.direction, filling, staging.slot_size());
+    let plan = Plan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
     let turn = |(number, slot): (usize, _)| Turn::new(slot, plan.parts(number));
@@ -147,12 +147,12 @@ pub(super) fn run(
         turns,
         next: AtomicUsize::new(0),
         asking: AtomicBool::new(false),
-        streaming: job.size >= STREAMING_FROM,
+        streaming: job.sides.size >= STREAMING_FROM,
         takers,
         stopped: AtomicBool::new(false),
         failed: Mutex::default(),
     };
-    if job.direction == Direction::FromDevice {
+    if job.sides.direction == Direction::FromDevice {
         (0..used).try_for_each(|piece| copy.give(piece))?;
     }
     let joined = AtomicUsize::new(0);
@@ -171,7 +171,7 @@ pub(super) fn run(
         }
     };
     // Small copies have fewer parts than there are threads.
-    let helpers = (storing + filling - 1).min(job.size.div_ceil(plan.part) - 1);
+    let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
     threads.run(helpers, &work);
     let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.map_or(Ok(()), Err)
@@ -207,7 +207,7 @@ impl<'copy> Staged<'copy> {
         let (turn, range) = (self.turn(piece), self.plan.piece(piece));
         let device = self.job.device + range.start as CUdeviceptr;
         let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.job.direction {
+        match self.job.sides.direction {
             // SAFETY: the piece lies within the device's side; the rest is the job's contract.
             Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
             Direction::FromDevice => {
@@ -227,7 +227,7 @@ impl<'copy> Staged<'copy> {
         if turn.ready.load(Ordering::Acquire) > round {
             return Ok(true);
         }
-        let needed = match self.job.direction {
+        let needed = match self.job.sides.direction {
             Direction::ToDevice => round,
             Direction::FromDevice => round + 1,
         };
@@ -291,8 +291,8 @@ impl<'copy> Staged<'copy> {
         // SAFETY: the part lies within the host's side and within the slot, no other thread has it, and staging is no part of
         // the host's side. What is read of a slot the device has written.
         unsafe {
-            let (host, slot) = (self.job.host.add(range.start), turn.memory.add(range.start - begin));
-            let (from, to) = match self.job.direction {
+            let (host, slot) = (self.job.sides.host.add(range.start), turn.memory.add(range.start - begin));
+            let (from, to) = match self.job.sides.direction {
                 Direction::ToDevice => (host.cast_const(), slot),
                 Direction::FromDevice => (slot.cast_const(), host),
             };
@@ -313,7 +313,7 @@ impl<'copy> Staged<'copy> {
             // Nobody counts it down before the slot is ready again.
             turn.left.store(self.plan.parts(following), Ordering::Relaxed);
         }
-        match self.job.direction {
+        match self.job.sides.direction {
             Direction::ToDevice => self.give(piece),
             Direction::FromDevice if following < self.plan.pieces() => self.give(following),
             Direction::FromDevice => Ok(()),
@@ -336,13 +336,13 @@ impl<'copy> Staged<'copy> {
                 break;
             }
             match taker.compare_exchange(FREE, STORED, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => self.job.store_or_load(self.plan.piece(piece)),
+                Ok(_) => self.job.sides.store_or_load(self.plan.piece(piece)),
                 Err(STORED) => {}
                 Err(_) => break,
             }
         }
         // This thread's own stores: a fence of the caller's says nothing of them.
-        self.job.fence();
+        self.job.sides.fence();
     }
 }
 

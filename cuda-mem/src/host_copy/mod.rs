@@ -102,6 +102,16 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
+/// Divides a copy at an address into what comes before the first multiple of `unit`, whole units, and the rest: the size of
+/// the head in bytes, the number of units, and where the rest begins.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+#[inline]
+fn divide(address: usize, length: usize, unit: usize) -> (usize, usize, usize) {
+    let head = (address.wrapping_neg() % unit).min(length);
+    let units = (length - head) / unit;
+    (head, units, head + units * unit)
+}
+
 /// The next access of a copy by words: the largest of 8, 4, 2, 1 that is aligned and fits.
 #[inline]
 fn word(address: usize, left: usize) -> usize {

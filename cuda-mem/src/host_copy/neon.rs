@@ -2,7 +2,7 @@
 //! need not keep them. Addresses in the device's memory are multiples of the access: memory that is mapped as a device's
 //! takes no others.
 
-use super::{load_words, store_words};
+use super::{divide, load_words, store_words};
 use core::arch::asm;
 
 /// What one round of the loops copies, in bytes.
@@ -16,9 +16,7 @@ pub(super) const SHORTEST_LOAD: usize = LINE;
 ///
 /// As [`super::store`].
 pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
-    let head = destination.align_offset(LINE).min(length);
-    let lines = (length - head) / LINE;
-    let body = head + lines * LINE;
+    let (head, lines, body) = divide(destination.addr(), length, LINE);
     // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
     unsafe {
         store_words(source, destination, head);
@@ -33,9 +31,7 @@ pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
 ///
 /// As [`super::load`].
 pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize) {
-    let head = source.align_offset(LINE).min(length);
-    let lines = (length - head) / LINE;
-    let body = head + lines * LINE;
+    let (head, lines, body) = divide(source.addr(), length, LINE);
     // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
     unsafe {
         load_words(source, destination, head);
@@ -44,62 +40,49 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
-/// # Safety
-///
-/// `destination` is a multiple of 64, and both are valid for `lines` lines.
-unsafe fn store_lines(source: *const u8, destination: *mut u8, lines: usize) {
-    // SAFETY: this function's contract; the registers named are given up.
-    unsafe {
-        asm!(
-            "cbz {left}, 3f",
-            "2:",
-            "ldp q0, q1, [{from}]",
-            "ldp q2, q3, [{from}, #32]",
-            "stnp q0, q1, [{to}]",
-            "stnp q2, q3, [{to}, #32]",
-            "add {from}, {from}, #64",
-            "add {to}, {to}, #64",
-            "subs {left}, {left}, #1",
-            "b.ne 2b",
-            "3:",
-            from = inout(reg) source => _,
-            to = inout(reg) destination => _,
-            left = inout(reg) lines => _,
-            out("v0") _,
-            out("v1") _,
-            out("v2") _,
-            out("v3") _,
-            options(nostack),
-        );
-    }
+/// Makes a copy of whole lines by pairs of loads and pairs of stores.
+macro_rules! lines {
+    ($(#[$text:meta])* $name:ident, $load:literal, $store:literal) => {
+        $(#[$text])*
+        unsafe fn $name(source: *const u8, destination: *mut u8, lines: usize) {
+            // SAFETY: this function's contract; the registers named are given up.
+            unsafe {
+                asm!(
+                    "cbz {left}, 3f",
+                    "2:",
+                    concat!($load, " q0, q1, [{from}]"),
+                    concat!($load, " q2, q3, [{from}, #32]"),
+                    concat!($store, " q0, q1, [{to}]"),
+                    concat!($store, " q2, q3, [{to}, #32]"),
+                    "add {from}, {from}, #64",
+                    "add {to}, {to}, #64",
+                    "subs {left}, {left}, #1",
+                    "b.ne 2b",
+                    "3:",
+                    from = inout(reg) source => _,
+                    to = inout(reg) destination => _,
+                    left = inout(reg) lines => _,
+                    out("v0") _,
+                    out("v1") _,
+                    out("v2") _,
+                    out("v3") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
 }
 
-/// # Safety
-///
-/// `source` is a multiple of 64, and both are valid for `lines` lines.
-unsafe fn load_lines(source: *const u8, destination: *mut u8, lines: usize) {
-    // SAFETY: this function's contract; the registers named are given up.
-    unsafe {
-        asm!(
-            "cbz {left}, 3f",
-            "2:",
-            "ldnp q0, q1, [{from}]",
-            "ldnp q2, q3, [{from}, #32]",
-            "stp q0, q1, [{to}]",
-            "stp q2, q3, [{to}, #32]",
-            "add {from}, {from}, #64",
-            "add {to}, {to}, #64",
-            "subs {left}, {left}, #1",
-            "b.ne 2b",
-            "3:",
-            from = inout(reg) source => _,
-            to = inout(reg) destination => _,
-            left = inout(reg) lines => _,
-            out("v0") _,
-            out("v1") _,
-            out("v2") _,
-            out("v3") _,
-            options(nostack),
-        );
-    }
+lines! {
+    /// # Safety
+    ///
+    /// `destination` is a multiple of 64, and both are valid for `lines` lines.
+    store_lines, "ldp", "stnp"
+}
+
+lines! {
+    /// # Safety
+    ///
+    /// `source` is a multiple of 64, and both are valid for `lines` lines.
+    load_lines, "ldnp", "stp"
 }

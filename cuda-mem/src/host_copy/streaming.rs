@@ -4,7 +4,7 @@
 //! The AVX-512 form is written in assembly, because its intrinsics are newer than the oldest compiler that this crate
 //! serves.
 
-use super::{load_words, store_words};
+use super::{divide, load_words, store_words};
 use core::arch::asm;
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_mfence, _mm_storeu_si128, _mm_stream_load_si128, _mm_stream_si128,
@@ -23,9 +23,7 @@ pub(super) const SHORTEST_LOAD: usize = 16;
 ///
 /// As [`super::store`].
 pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
-    let head = destination.align_offset(LINE).min(length);
-    let lines = (length - head) / LINE;
-    let body = head + lines * LINE;
+    let (head, lines, body) = divide(destination.addr(), length, LINE);
     // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
     unsafe {
         store_words(source, destination, head);
@@ -53,9 +51,7 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
         // SAFETY: this function's contract.
         return unsafe { load_words(source, destination, length) };
     }
-    let head = source.align_offset(LINE).min(length);
-    let lines = (length - head) / LINE;
-    let body = head + lines * LINE;
+    let (head, lines, body) = divide(source.addr(), length, LINE);
     // SAFETY: SSE2 is part of x86-64. What an earlier streaming load has left in the CPU's buffers may be old: this empties
     // them.
     unsafe { _mm_mfence() };
@@ -83,9 +79,7 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
 /// As [`super::load`]; SSE4.1 is there.
 #[target_feature(enable = "sse4.1")]
 unsafe fn load_pieces(source: *const u8, destination: *mut u8, length: usize) {
-    let head = source.align_offset(16).min(length);
-    let pieces = (length - head) / 16;
-    let body = head + pieces * 16;
+    let (head, _, body) = divide(source.addr(), length, 16);
     // SAFETY: head, pieces and tail make up the length; the pieces begin at a multiple of 16.
     unsafe {
         load_words(source, destination, head);

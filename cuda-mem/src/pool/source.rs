@@ -100,3 +100,38 @@ impl Source {
         }
     }
 }
+
+/// What the memory is, in an implementation of [`MemoryResource`](crate::memory::MemoryResource): a pool's blocks are its
+/// source's memory.
+macro_rules! memory_of_source {
+    () => {
+        fn context(&self) -> &$crate::Context {
+            self.source.upstream.context()
+        }
+
+        fn accessibility(&self) -> $crate::memory::Accessibility {
+            self.source.upstream.accessibility()
+        }
+
+        fn is_on_device(&self) -> bool {
+            self.source.upstream.is_on_device()
+        }
+
+        fn atom(&self, _block: $crate::memory::Block) -> usize {
+            self.source.atom
+        }
+
+        fn is_coherent(&self, _block: $crate::memory::Block) -> bool {
+            self.source.is_coherent
+        }
+
+        fn invalidate(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
+            self.source.upstream.invalidate(start, length)
+        }
+
+        fn flush(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
+            self.source.upstream.flush(start, length)
+        }
+    };
+}
+pub(super) use memory_of_source;

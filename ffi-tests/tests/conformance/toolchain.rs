@@ -4,10 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The workspace's root.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+pub use ffi_tests::compilers::root;
 
 /// A place for this test's files.
 pub fn scratch(name: &str) -> PathBuf {

@@ -5,9 +5,9 @@ use crate::is_slow;
 use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingSettings, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory as PlainMemory;
-use cuda_mem::{Buffer, Context, Driver, MappedMemory, MappedResource, Stream, memory::kind};
+use cuda_mem::{Buffer, Context, MappedMemory, MappedResource, Stream, memory::kind};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{alone, pattern};
+use ffi_tests::{alone, pattern, pop_all};
 use softgpu::Fault;
 use std::sync::Arc;
 
@@ -67,15 +67,6 @@ impl Bench {
         engine.write_scattered(plain, [(0, &source[..5]), (100_000, &source[..70_000])])?;
         Ok(())
     }
-}
-
-/// Takes the contexts off this thread's stack that a failed pop has left there.
-fn pop_all(driver: &Driver) -> Outcome {
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the result is writable.
-    while unsafe { driver.raw().cuCtxPopCurrent_v2(&mut context) }? == CUresult::CUDA_SUCCESS {}
-    driver.take_drop_errors();
-    Ok(())
 }
 
 #[test]

@@ -1,5 +1,32 @@
 //! `cuda-mem bench`: what things cost on this machine.
 
+mod clock;
 pub(crate) mod copy;
 pub(crate) mod pool;
 pub(crate) mod signal;
+
+use crate::cli::BenchRun;
+use crate::output;
+use crate::provider::{self, OpenError, OpenedContext};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// Opens the device that is asked for, and says it where something stands in.
+fn open(run: &BenchRun) -> Result<OpenedContext, OpenError> {
+    let opened = provider::open_context(run.provider, run.device)?;
+    if let Some(notice) = &opened.notice {
+        output::warn(notice);
+    }
+    Ok(opened)
+}
+
+/// Prints a report, or why there is none. The report comes with whether all was measured.
+fn finish(command: &str, run: &BenchRun, outcome: Result<(String, bool), Box<dyn Error>>) -> ExitCode {
+    match outcome {
+        Ok((report, ok)) => {
+            output::print(&report);
+            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => output::failed(command, run.json, &*error),
+    }
+}

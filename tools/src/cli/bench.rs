@@ -26,6 +26,23 @@ pub(crate) enum BenchCommand {
     Signal(BenchSignalOptions),
 }
 
+/// What all of them have.
+#[derive(Debug, Args)]
+pub(crate) struct BenchRun {
+    /// A short run that only shows that it works
+    #[arg(long)]
+    pub(crate) brief: bool,
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) device: i32,
+    /// What serves
+    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    pub(crate) provider: Choice,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 const BENCH_COPY_AFTER: &str = "\
 Examples:
   cuda-mem bench copy
@@ -47,9 +64,8 @@ JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_COPY_AFTER)]
 pub(crate) struct BenchCopyOptions {
-    /// A short run that only shows that it works
-    #[arg(long)]
-    pub(crate) brief: bool,
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
     /// How many threads may work on one copy; without it, as many as an engine takes by itself
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64).map(usize::from))]
     pub(crate) threads: Option<usize>,
@@ -62,15 +78,6 @@ pub(crate) struct BenchCopyOptions {
     /// Where a picture of the figures goes
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// The device's number
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
-    pub(crate) device: i32,
-    /// What serves
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
-    pub(crate) provider: Choice,
-    /// Prints the figures as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const BENCH_LATENCY_AFTER: &str = "\
@@ -89,18 +96,8 @@ JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_LATENCY_AFTER)]
 pub(crate) struct BenchLatencyOptions {
-    /// A short run that only shows that it works
-    #[arg(long)]
-    pub(crate) brief: bool,
-    /// The device's number
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
-    pub(crate) device: i32,
-    /// What serves
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
-    pub(crate) provider: Choice,
-    /// Prints the figures as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
 }
 
 const BENCH_POOL_AFTER: &str = "\
@@ -131,9 +128,8 @@ JSON (fields are only ever added):
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_POOL_AFTER)]
 pub(crate) struct BenchPoolOptions {
-    /// A short run that only shows that it works
-    #[arg(long)]
-    pub(crate) brief: bool,
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
     /// The trace to replay
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -143,15 +139,6 @@ pub(crate) struct BenchPoolOptions {
     /// What is measured; several with commas; without it, all
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) pool: Vec<Subject>,
-    /// The device's number
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
-    pub(crate) device: i32,
-    /// What serves
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
-    pub(crate) provider: Choice,
-    /// Prints the figures as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const BENCH_SIGNAL_AFTER: &str = "\
@@ -183,16 +170,6 @@ JSON (fields are only ever added):
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_SIGNAL_AFTER)]
 pub(crate) struct BenchSignalOptions {
-    /// A short run that only shows that it works
-    #[arg(long)]
-    pub(crate) brief: bool,
-    /// The device's number
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
-    pub(crate) device: i32,
-    /// What serves
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
-    pub(crate) provider: Choice,
-    /// Prints the figures as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
 }

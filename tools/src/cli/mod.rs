@@ -3,7 +3,7 @@
 mod bench;
 
 pub(crate) use bench::{
-    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPoolOptions, BenchSignalOptions,
+    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPoolOptions, BenchRun, BenchSignalOptions,
 };
 
 use crate::bytes::parse_size;

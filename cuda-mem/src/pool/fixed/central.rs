@@ -3,13 +3,13 @@
 use super::settings::{FixedSizeSettings, FixedSizeStatistics};
 use super::slots::Slots;
 use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
+use crate::memory::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
 use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
-use crate::pool::source::Source;
+use crate::pool::source::{Source, memory_of_source};
 use crate::pool::{Figure, Reuse};
 use crate::suballocator::SlabsError;
-use crate::{Context, Error, Result, Stream};
+use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::{Mutex, PoisonError};
 
@@ -258,33 +258,7 @@ unsafe impl MemoryResource for Core {
         let _ = self.free(block, &self.source.own);
     }
 
-    fn context(&self) -> &Context {
-        self.source.upstream.context()
-    }
-
-    fn accessibility(&self) -> Accessibility {
-        self.source.upstream.accessibility()
-    }
-
-    fn is_on_device(&self) -> bool {
-        self.source.upstream.is_on_device()
-    }
-
-    fn atom(&self, _block: Block) -> usize {
-        self.source.atom
-    }
-
-    fn is_coherent(&self, _block: Block) -> bool {
-        self.source.is_coherent
-    }
-
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source.upstream.invalidate(start, length)
-    }
-
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source.upstream.flush(start, length)
-    }
+    memory_of_source!();
 }
 
 impl Drop for Core {

@@ -3,12 +3,12 @@
 use super::queue::{Full, Oldest, Queue};
 use super::settings::{RingSettings, RingStatistics, WhenFull};
 use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
+use crate::memory::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
-use crate::pool::source::Source;
-use crate::{Context, Error, Result, Stream};
+use crate::pool::source::{Source, memory_of_source};
+use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::{Mutex, PoisonError};
@@ -181,33 +181,7 @@ unsafe impl MemoryResource for Core {
         let _ = self.free(block, &self.source.own);
     }
 
-    fn context(&self) -> &Context {
-        self.source.upstream.context()
-    }
-
-    fn accessibility(&self) -> Accessibility {
-        self.source.upstream.accessibility()
-    }
-
-    fn is_on_device(&self) -> bool {
-        self.source.upstream.is_on_device()
-    }
-
-    fn atom(&self, _block: Block) -> usize {
-        self.source.atom
-    }
-
-    fn is_coherent(&self, _block: Block) -> bool {
-        self.source.is_coherent
-    }
-
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source.upstream.invalidate(start, length)
-    }
-
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source.upstream.flush(start, length)
-    }
+    memory_of_source!();
 }
 
 impl Drop for Core {

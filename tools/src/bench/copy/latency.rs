@@ -2,6 +2,7 @@
 
 use super::Machine;
 use super::measure::by_driver;
+use crate::bench::clock::{clock_ns, nanoseconds};
 use crate::bytes;
 use cuda_mem::copy::{CopyEngine, Direction};
 use cuda_mem::{Context, MappedMemory, MappedResource, Result};
@@ -72,12 +73,6 @@ pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Re
     Ok(rows)
 }
 
-fn clock_ns() -> u64 {
-    let mut times: Vec<u64> = (0..1000).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
 fn times(budget: Duration, clock: u64, work: &mut dyn FnMut() -> Result<()>) -> Result<Times> {
     for _ in 0..10 {
         work()?;
@@ -87,7 +82,7 @@ fn times(budget: Duration, clock: u64, work: &mut dyn FnMut() -> Result<()>) -> 
     while singles.is_empty() || start.elapsed() < budget / 2 {
         let before = Instant::now();
         work()?;
-        singles.push((before.elapsed().as_nanos() as u64).saturating_sub(clock));
+        singles.push(nanoseconds(before).saturating_sub(clock));
     }
     singles.sort_unstable();
     let at = |part: usize| singles[(singles.len() - 1) * part / 100];

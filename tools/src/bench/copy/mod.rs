@@ -6,9 +6,9 @@ mod measure;
 mod plot;
 mod report;
 
+use super::{finish, open};
 use crate::cli::{BenchCopyOptions, BenchLatencyOptions};
-use crate::output;
-use crate::provider::{self, OpenedContext};
+use crate::provider::OpenedContext;
 use cuda_mem::Context;
 use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -60,22 +60,12 @@ impl Machine {
 
 /// Runs `bench copy`. 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchCopyOptions) -> ExitCode {
-    finish("bench copy", options.json, try_run(options))
+    finish("bench copy", &options.run, try_run(options).map(|report| (report, true)))
 }
 
 /// Runs `bench latency`. 0: measured; 1: something failed.
 pub(crate) fn run_latency(options: &BenchLatencyOptions) -> ExitCode {
-    finish("bench latency", options.json, try_run_latency(options))
-}
-
-fn finish(command: &str, json: bool, outcome: Result<String, Box<dyn Error>>) -> ExitCode {
-    match outcome {
-        Ok(report) => {
-            output::print(&report);
-            ExitCode::SUCCESS
-        }
-        Err(error) => output::failed(command, json, &*error),
-    }
+    finish("bench latency", &options.run, try_run_latency(options).map(|report| (report, true)))
 }
 
 fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEngine> {
@@ -86,25 +76,17 @@ fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEng
     }
 }
 
-fn open(choice: provider::Choice, device: i32) -> Result<OpenedContext, Box<dyn Error>> {
-    let opened = provider::open_context(choice, device)?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
-    Ok(opened)
-}
-
 fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
-    let opened = open(options.provider, options.device)?;
+    let opened = open(&options.run)?;
     let context = &opened.context;
     let _bound = context.bind()?;
     let engine = engine(context, options.threads)?;
     if !options.keep_profile {
         engine.measure()?;
     }
-    let largest = options.largest.map_or(if options.brief { 1 << 20 } else { 1 << 30 }, |size| size.get());
-    let sizes: Vec<usize> = measure::sizes(largest, options.brief);
-    let mut bench = measure::Bench::new(context, &engine, largest, options.brief)?;
+    let largest = options.largest.map_or(if options.run.brief { 1 << 20 } else { 1 << 30 }, |size| size.get());
+    let sizes: Vec<usize> = measure::sizes(largest, options.run.brief);
+    let mut bench = measure::Bench::new(context, &engine, largest, options.run.brief)?;
     let routes: Vec<Route> = Route::ALL.into_iter().filter(|route| bench.has(*route)).collect();
     let progress = progress((routes.len() * sizes.len()) as u64);
     let mut rows = Vec::new();
@@ -125,19 +107,19 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
         let written = std::fs::write(path, plot::picture(&report));
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    match options.json {
+    match options.run.json {
         true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
         false => Ok(report::text(&report)),
     }
 }
 
 fn try_run_latency(options: &BenchLatencyOptions) -> Result<String, Box<dyn Error>> {
-    let opened = open(options.provider, options.device)?;
+    let opened = open(&options.run)?;
     let _bound = opened.context.bind()?;
     let engine = engine(&opened.context, None)?;
-    let rows = latency::measure(&opened.context, &engine, options.brief)?;
+    let rows = latency::measure(&opened.context, &engine, options.run.brief)?;
     let machine = Machine::of(&opened, &engine)?;
-    match options.json {
+    match options.run.json {
         true => Ok(serde_json::to_string_pretty(&latency::Report { machine, rows })? + "\n"),
         false => Ok(latency::text(&machine, &rows)),
     }

@@ -4,9 +4,8 @@ mod program;
 mod report;
 mod workloads;
 
+use super::{finish, open};
 use crate::cli::BenchPoolOptions;
-use crate::output;
-use crate::provider;
 use crate::replay;
 use crate::subject::{Subject, with_subject};
 use cuda_mem::Context;
@@ -20,34 +19,25 @@ use workloads::{Case, Effort};
 
 /// Runs the command. 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchPoolOptions) -> ExitCode {
-    match try_run(options) {
-        Ok(report) => {
-            output::print(&report);
-            ExitCode::SUCCESS
-        }
-        Err(error) => output::failed("bench pool", options.json, &*error),
-    }
+    finish("bench pool", &options.run, try_run(options).map(|report| (report, true)))
 }
 
 fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
     // Before any library is loaded: a wrong file is told at once.
     let trace = match &options.trace {
         Some(path) => replay::read(path)?,
-        None => program::trace(options.brief),
+        None => program::trace(options.run.brief),
     };
     if let Some(path) = &options.save_trace {
         let written = File::create(path).and_then(|file| trace.write(file));
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     let plan = Plan::new(&trace);
-    let opened = provider::open_context(options.provider, options.device)?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
+    let opened = open(&options.run)?;
     let context = &opened.context;
     // As programs do: the context is current on the thread that works.
     let _bound = context.bind()?;
-    let effort = if options.brief { Effort::BRIEF } else { Effort::FULL };
+    let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
     let subjects = if options.pool.is_empty() { &Subject::ALL[..] } else { &options.pool };
     let mut rows = Vec::new();
     for case in workloads::cases(&effort) {
@@ -71,7 +61,7 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
         cuda: cuda.version.map(|version| version.to_string()),
         rows,
     };
-    match options.json {
+    match options.run.json {
         true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
         false => Ok(report::text(&report)),
     }

@@ -1,5 +1,6 @@
 //! The workloads: how pools are used, in shapes that others measure too.
 
+use crate::bench::clock::{clock_ns, nanoseconds};
 use cuda_mem::trace::{Latency, Plan, Target, replay};
 use cuda_mem::{Result, Stream};
 use std::sync::Barrier;
@@ -145,16 +146,6 @@ fn singles(effort: &Effort, mut call: impl FnMut() -> Result<()>) -> Result<Late
     let clock = clock_ns();
     times.iter_mut().for_each(|time| *time = time.saturating_sub(clock));
     Ok(Latency::of(&mut times))
-}
-
-fn nanoseconds(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// What reading the clock twice takes.
-fn clock_ns() -> u64 {
-    let mut times: Vec<u64> = (0..1001).map(|_| nanoseconds(Instant::now())).collect();
-    Latency::of(&mut times).p50_ns
 }
 
 /// Blocks that are live; all are freed at the end, also of a run that failed.

@@ -3,8 +3,8 @@
 mod cases;
 mod report;
 
+use super::{finish, open};
 use crate::cli::BenchSignalOptions;
-use crate::{output, provider};
 use cases::{Case, Effort, Rig};
 use cuda_mem::signal::Signals;
 use report::{Report, Row};
@@ -13,25 +13,16 @@ use std::process::ExitCode;
 
 /// Runs the command. 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchSignalOptions) -> ExitCode {
-    match try_run(options) {
-        Ok((report, ok)) => {
-            output::print(&report);
-            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => output::failed("bench signal", options.json, &*error),
-    }
+    finish("bench signal", &options.run, try_run(options))
 }
 
 /// The report, and whether all was measured.
 fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error>> {
-    let opened = provider::open_context(options.provider, options.device)?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
+    let opened = open(&options.run)?;
     let context = &opened.context;
     // As programs do: the context is current on the thread that works.
     let _bound = context.bind()?;
-    let effort = if options.brief { Effort::BRIEF } else { Effort::FULL };
+    let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
     let signals = Signals::new(context)?;
     let rig = Rig::new(&signals, effort)?;
     let mut rows = Vec::new();
@@ -55,7 +46,7 @@ fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error
         why_not_mapped,
         rows,
     };
-    let text = match options.json {
+    let text = match options.run.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report::text(&report),
     };

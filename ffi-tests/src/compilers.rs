@@ -1,0 +1,41 @@
+//! Compilers of C and C++ for tests of headers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Nothing is let pass.
+pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+/// The project's folder.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Whether a compiler is there; if not, says so.
+///
+/// # Panics
+///
+/// It is not there, and `CUDA_MEM_REQUIRE_ALL` is set.
+pub fn is_there(compiler: &str) -> bool {
+    let there = Command::new(compiler).arg("--version").output().is_ok();
+    if !there {
+        assert!(
+            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
+            "{compiler} is missing: apt-get install gcc g++ clang"
+        );
+        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
+    }
+    there
+}
+
+/// Runs a command, and gives what it wrote.
+///
+/// # Panics
+///
+/// It does not start, or fails.
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}:\n{text}");
+    text
+}
