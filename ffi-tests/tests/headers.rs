@@ -1,32 +1,11 @@
 //! The headers compile as C and C++, agree with each other, and a C program links libcudamem.
 
-use std::path::{Path, PathBuf};
+use ffi_tests::c_library::compiler::is_there;
+use ffi_tests::c_library::{Library, root, run};
+use std::path::Path;
 use std::process::Command;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn is_there(compiler: &str) -> bool {
-    let there = Command::new(compiler).arg("--version").output().is_ok();
-    if !there {
-        assert!(
-            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
-            "{compiler} is missing: apt-get install gcc g++ clang"
-        );
-        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
-    }
-    there
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{text}");
-    text
-}
 
 #[test]
 fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {
@@ -73,23 +52,14 @@ fn the_two_vkgdr_headers_have_the_same_constants() {
     assert_eq!(programs[1], programs[0]);
 }
 
-/// Cargo builds the C library for this test only when the whole workspace is built; so build it here.
-fn build_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudamem");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "cudamem", "--manifest-path"]).arg(root().join("Cargo.toml"));
-    run(cargo.arg("--target-dir").arg(&target));
-    target.join("debug")
-}
-
 #[test]
 fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
     if !is_there("gcc") {
         return;
     }
-    let library = build_library();
+    let library = Library::build();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let soname = run(Command::new("objdump").args(["-p"]).arg(library.join("libcudamem.so")));
+    let soname = run(Command::new("objdump").args(["-p"]).arg(library.shared()));
     assert!(soname.contains("SONAME") && soname.contains("libcudamem.so.0.1"), "{soname}");
     let needed: Vec<&str> = soname.lines().filter(|line| line.contains("NEEDED")).collect();
     assert!(
@@ -99,13 +69,10 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
         "the library needs more than libc: {needed:?}"
     );
     // What a program sees is the interface and nothing else.
-    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library.join("libcudamem.so")));
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library.shared()));
     let foreign: Vec<&str> = symbols.lines().filter(|line| !line.contains(" cudamem_")).collect();
     assert!(foreign.is_empty(), "exported beside the interface: {foreign:?}");
 
-    let link = folder.join("libcudamem.so.0.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(library.join("libcudamem.so"), &link).expect("the folder is writable");
     let program = folder.join("c_program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/errors.c");
     run(Command::new("gcc")
@@ -114,8 +81,7 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
         .args(WARNINGS)
         .arg(format!("-I{}", root().join("include").display()))
         .arg(&source)
-        .arg(&link)
-        .arg(format!("-Wl,-rpath,{}", folder.display())));
+        .args(library.link_shared(folder)));
     let text = run(Command::new(&program).env("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1"));
     assert!(text.contains("/nowhere/libcuda.so.1"), "{text}");
 }

@@ -267,6 +267,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if host_pointer.is_null() { core::ptr::null_mut() } else { host_pointer.wrapping_add(self.offset).cast() }
     }
 
+    /// The CPU's address of the first element, where the kind is known at run time only; `None` where the CPU does not
+    /// address the memory, or there is none. As for [`host_pointer`](Self::host_pointer), accesses are the caller's care.
+    pub fn host_pointer_if_any(&self) -> Option<*mut T> {
+        let pointer = self.host_address();
+        (self.accessibility().host && !pointer.is_null()).then_some(pointer)
+    }
+
     /// The stream that the buffer's work and its free are ordered on.
     pub fn stream(&self) -> &Stream {
         self.hold.home()
