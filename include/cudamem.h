@@ -720,9 +720,10 @@ cudamem_status cudamem_pool_get_snapshot(cudamem_resource pool,
 /**
  * Grows until the pool has size bytes of its upstream, free and used together.
  *
- * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if the maximum forbids it or the upstream has no room.
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it; CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no room.
  */
-cudamem_status cudamem_pool_reserve(cudamem_resource pool, size_t size);
+cudamem_status cudamem_pool_reserve(cudamem_resource pool,
+                                    size_t size);
 
 /** Gives regions back that hold no blocks and whose work is done, as long as at least keep bytes stay. Does not wait. */
 cudamem_status cudamem_pool_trim(cudamem_resource pool, size_t keep);

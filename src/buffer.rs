@@ -6,7 +6,7 @@
 //! Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
 //! are done; others do not.
 
-use crate::call::{self, End, Out, Outcome, bytes, bytes_mut, destroy, handle_type, invalid, object, out, range, run};
+use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, handle_type, invalid, object, out, range, run};
 use crate::handle::{Kind, Use};
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
@@ -57,6 +57,10 @@ impl Memory {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn get_mut(&mut self) -> &mut Content {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A value of its own for a range of the memory; from now on the memory is shared.
     fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
         let mut content = self.write();
@@ -96,7 +100,7 @@ pub extern "C" fn cudamem_buffer_allocate(
     run("cudamem_buffer_allocate", || {
         let buffer = out("buffer", buffer)?;
         let (resource, stream) = (object("resource", resource)?, object("stream", stream)?);
-        buffer.write(call::new_handle(Memory::new(resource.allocate(size, &stream)?))?);
+        buffer.write(call::new_handle_with(|| Ok(Memory::new(resource.allocate(size, &stream)?)))?);
         Ok(())
     })
 }
@@ -452,25 +456,18 @@ pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cuda
     run("cudamem_buffer_destroy_on", || {
         let stream = object("stream", stream)?;
         destroy("buffer", buffer, |memory| {
-            let moved = with!(&mut *memory.write(), buffer => buffer.set_stream(&stream));
-            match moved {
-                Ok(()) => close(memory),
-                Err(error) => Err((Some(memory), error)),
-            }
+            with!(memory.get_mut(), buffer => buffer.set_stream(&stream))?;
+            close(memory)
         })
     })
 }
 
 #[inline]
-fn close(memory: Memory) -> End<Memory> {
-    match memory.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Content::Exclusive(buffer) => buffer.close().map_err(|refused| {
-            let refused = *refused;
-            (Some(Memory::new(refused.value)), refused.error)
-        }),
-        Content::Shared(shared) => {
-            drop(shared);
-            Ok(())
-        }
+fn close(memory: &mut Memory) -> cuda_mem::Result<()> {
+    match memory.get_mut() {
+        // SAFETY: it is dropped after this, or stays as it was.
+        Content::Exclusive(buffer) => unsafe { buffer.close_in_place() },
+        // The last part frees.
+        Content::Shared(_) => Ok(()),
     }
 }

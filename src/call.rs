@@ -51,9 +51,6 @@ impl fmt::Display for Failure {
 /// What the body of a call gives.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// An object's last call: an error comes with the object, where it is still there.
-pub type End<T> = Result<(), (Option<T>, Error)>;
-
 /// The place of a result; NULL where the program gave none.
 pub type Out<'call, T> = Option<&'call mut MaybeUninit<T>>;
 
@@ -65,7 +62,7 @@ impl From<Error> for Failure {
 
 impl<V> From<Box<Refused<V>>> for Failure {
     fn from(refused: Box<Refused<V>>) -> Self {
-        Failure::Library((*refused).error)
+        Failure::Library(refused.error)
     }
 }
 
@@ -108,30 +105,40 @@ pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Ob
 }
 
 /// A new handle for an object. Where there is none left, the object is dropped.
-#[inline]
 pub fn new_handle<H: Handle>(object: H::Object) -> Outcome<H> {
-    match handle::insert(object) {
-        Ok(id) => Ok(H::new(id)),
-        Err(_) => Err(Failure::NoHandles(H::Object::KIND)),
+    new_handle_with(|| Ok(object))
+}
+
+/// A new handle for an object that is made once there is one.
+#[inline]
+pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Object>) -> Outcome<H> {
+    match handle::insert_with(make) {
+        Ok(made) => Ok(H::new(made?)),
+        Err(handle::Full) => Err(Failure::NoHandles(H::Object::KIND)),
     }
 }
 
 /// Ends the object of a handle; that of the null handle is none. In use by another thread, it is dropped by its last user.
+/// Where `end` fails, the handle stays valid.
 #[inline]
-pub fn destroy<H: Handle>(argument: &'static str, handle: H, end: impl FnOnce(H::Object) -> End<H::Object>) -> Outcome {
+pub fn destroy<H: Handle>(
+    argument: &'static str,
+    handle: H,
+    end: impl FnOnce(&mut H::Object) -> cuda_mem::Result<()>,
+) -> Outcome {
     if handle.id() == 0 {
         return Ok(());
     }
     let wanted = H::Object::KIND;
-    match handle::remove(handle.id(), end) {
-        Ok(ended) => Ok(ended?),
+    // Boxed, since what a call mostly gives back is no error, which need not be large.
+    match handle::remove(handle.id(), |object| end(object).map_err(Box::new)) {
+        Ok(ended) => ended.map_err(|error| Failure::Library(*error)),
         Err(refusal) => Err(Failure::Handle { argument, wanted, value: handle.id(), refusal }),
     }
 }
 
-/// Drops the object: its errors are drop errors.
-pub fn drop_object<T>(object: T) -> End<T> {
-    drop(object);
+/// What is only dropped: its errors are drop errors.
+pub fn drop_object<T>(_: &mut T) -> cuda_mem::Result<()> {
     Ok(())
 }
 

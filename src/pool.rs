@@ -297,7 +297,7 @@ pub extern "C" fn cudamem_pool_get_snapshot(pool: cudamem_resource, json: Out<'_
 
 /// Grows until the pool has size bytes of its upstream, free and used together.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if the maximum forbids it or the upstream has no room.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it; CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no room.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
     run("cudamem_pool_reserve", || Ok(self::pool(pool)?.reserve(size)?))

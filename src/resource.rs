@@ -71,14 +71,15 @@ impl Resource {
     /// Bytes of it. They are as the memory has them: any are a value.
     #[inline]
     pub(crate) fn allocate(&self, size: usize, stream: &Stream) -> cuda_mem::Result<Buffer<u8, Any>> {
-        let buffer = match self {
-            Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
-                Buffer::<u8, Any>::uninit(shared, size, stream)?
-            }
-            Resource::Pool(pool) => Buffer::<u8, Any>::uninit(pool, size, stream)?,
-        };
         // SAFETY: memory of the driver's always has bytes, and every byte is a value of `u8`.
-        Ok(unsafe { buffer.assume_init() })
+        unsafe {
+            match self {
+                Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
+                Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
+                    Buffer::uninit_assumed(shared, size, stream)
+                }
+            }
+        }
     }
 
     fn driver<K: MemoryKind>(pool: DriverPool<K>, wrap: impl FnOnce(DriverPool<K>) -> AnyDriverPool) -> Self {

@@ -30,7 +30,7 @@ impl Watched {
         assert!(self.0.with(|alive| unsafe { *alive }));
     }
 
-    fn end(self) {
+    fn end(&mut self) {
         // SAFETY: loom says whether anybody reads.
         self.0.with_mut(|alive| unsafe { *alive = false });
     }
@@ -44,14 +44,20 @@ fn use_it(slot: &Slot<Watched>, generation: u32) -> (bool, bool) {
     // SAFETY: entered.
     unsafe { slot.value() }.read();
     // SAFETY: entered, and left once.
-    match unsafe { slot.leave() } {
-        None => (true, false),
-        Some(value) => {
-            value.end();
-            // SAFETY: taken by the leave.
-            assert!(unsafe { slot.vacate() });
-            (true, true)
-        }
+    let last = unsafe { slot.leave() };
+    if last {
+        end(slot);
+    }
+    (true, last)
+}
+
+/// Ends the value of a slot that is taken.
+fn end(slot: &Slot<Watched>) {
+    // SAFETY: the caller has taken the slot.
+    unsafe {
+        slot.with_value(Watched::end);
+        slot.discard();
+        assert!(slot.vacate());
     }
 }
 
@@ -67,10 +73,8 @@ fn a_value_that_is_destroyed_beside_uses_ends_once_and_after_them() {
         };
         let users = [user(), user()];
         let here = match slot.close(generation) {
-            Closed::Taken(value) => {
-                value.end();
-                // SAFETY: taken by the close.
-                assert!(unsafe { slot.vacate() });
+            Closed::Taken => {
+                end(&slot);
                 true
             }
             Closed::InUse => false,
@@ -92,10 +96,11 @@ fn of_two_that_destroy_one_gets_the_value() {
         let generation = unsafe { slot.open(Watched::new()) };
         let other = {
             let slot = slot.clone();
-            thread::spawn(move || matches!(slot.close(generation), Closed::Taken(_)))
+            thread::spawn(move || slot.close(generation) == Closed::Taken)
         };
-        let here = matches!(slot.close(generation), Closed::Taken(_));
+        let here = slot.close(generation) == Closed::Taken;
         assert_ne!(here, other.join().expect("no thread panics"));
+        end(&slot);
     });
 }
 
@@ -110,13 +115,11 @@ fn a_refused_end_shows_the_value_again_and_a_stale_handle_never_sees_the_next_on
             thread::spawn(move || use_it(&slot, generation).1)
         };
         let (mut ended, mut next) = (false, None);
-        if let Closed::Taken(value) = slot.close(generation) {
+        if slot.close(generation) == Closed::Taken {
             // SAFETY: taken by the close.
-            unsafe { slot.reopen(value) };
-            if let Closed::Taken(value) = slot.close(generation) {
-                value.end();
-                // SAFETY: taken by the close.
-                assert!(unsafe { slot.vacate() });
+            unsafe { slot.reopen() };
+            if slot.close(generation) == Closed::Taken {
+                end(&slot);
                 ended = true;
                 // SAFETY: vacant, and nobody else opens it.
                 next = Some(unsafe { slot.open(Watched::new()) });
@@ -125,7 +128,8 @@ fn a_refused_end_shows_the_value_again_and_a_stale_handle_never_sees_the_next_on
         assert_ne!(user.join().expect("no thread panics"), ended);
         if let Some(next) = next {
             assert_ne!(next, generation);
-            assert!(matches!(slot.close(next), Closed::Taken(_)));
+            assert_eq!(slot.close(next), Closed::Taken);
+            end(&slot);
         }
     });
 }

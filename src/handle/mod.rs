@@ -14,7 +14,7 @@ mod table;
 mod tests;
 
 pub use id::Kind;
-pub use table::{Kept, Object, Refusal, Table, Use, find, insert, remove};
+pub use table::{Full, Kept, Object, Refusal, Table, Use, find, insert_with, remove};
 
 /// Makes a type an object of handles: `object!(Stream: Kind::Stream)`.
 macro_rules! object {

@@ -7,7 +7,7 @@
 //!                           +--------------------------reopen--------------------------+
 //! ```
 //!
-//! A close beside a use waits for nobody: it hides the value, and who leaves last gets it.
+//! A close beside a use waits for nobody: it hides the value, and who leaves last ends it.
 
 use super::sync::{AtomicU64, Ordering, UnsafeCell, fence};
 use core::mem::MaybeUninit;
@@ -23,15 +23,15 @@ pub struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: several threads get references to the value (`T: Sync`), and any of them may be the one that takes it (`T: Send`).
+// SAFETY: several threads get references to the value (`T: Sync`), and any of them may be the one that ends it (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
 /// What a close found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Closed<T> {
-    /// Nobody used the value. The slot is taken.
-    Taken(T),
-    /// Others use it; the last one to leave gets it.
+pub enum Closed {
+    /// Nobody used the value: the slot is taken by who closed it.
+    Taken,
+    /// Others use it: the slot is taken by the last one to leave.
     InUse,
     /// There is no value of that generation.
     Gone,
@@ -86,31 +86,29 @@ impl<T> Slot<T> {
         self.value.with(|place| unsafe { (*place).assume_init_ref() })
     }
 
-    /// Ends a use. The last one of a value that was closed meanwhile gets it; the slot is then taken.
+    /// Ends a use. Whether the slot is now taken by the caller: it was the last one of a value that was closed meanwhile.
     ///
     /// # Safety
     ///
     /// The caller has entered, and leaves once.
     #[inline]
-    pub unsafe fn leave(&self) -> Option<T> {
+    pub unsafe fn leave(&self) -> bool {
         let before = self.state.fetch_sub(1, Ordering::Release);
         if before & (OPEN | USES) != 1 {
-            return None;
+            return false;
         }
         // What other users did with the value comes before its end.
         fence(Ordering::Acquire);
-        // SAFETY: the slot is closed and this was the last use.
-        Some(unsafe { self.take() })
+        true
     }
 
     /// Hides the value: from now on nobody enters.
     #[inline]
-    pub fn close(&self, generation: u32) -> Closed<T> {
+    pub fn close(&self, generation: u32) -> Closed {
         let mut state = self.state.load(Ordering::Relaxed);
         while (state >> 32) as u32 == generation && state & OPEN != 0 {
             match self.state.compare_exchange_weak(state, state & !OPEN, Ordering::Acquire, Ordering::Relaxed) {
-                // SAFETY: the slot was open, is closed by us, and nobody uses it.
-                Ok(state) if state & USES == 0 => return Closed::Taken(unsafe { self.take() }),
+                Ok(state) if state & USES == 0 => return Closed::Taken,
                 Ok(_) => return Closed::InUse,
                 Err(now) => state = now,
             }
@@ -118,25 +116,35 @@ impl<T> Slot<T> {
         Closed::Gone
     }
 
-    /// Moves the value out.
+    /// Lends the value of a slot that is taken. It is not moved: it may be large, and its end must be quick.
     ///
     /// # Safety
     ///
-    /// The slot has a value, is closed, and nobody uses it or will take the value.
+    /// The slot is taken, the caller is who took it, and the value was not discarded.
     #[inline]
-    unsafe fn take(&self) -> T {
-        // SAFETY: this function's contract.
-        self.value.with_mut(|place| unsafe { (*place).assume_init_read() })
+    pub unsafe fn with_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: there is a value, and nobody else reaches it.
+        self.value.with_mut(|place| work(unsafe { (*place).assume_init_mut() }))
     }
 
-    /// Puts back what was taken, under the same generation.
+    /// Drops the value.
     ///
     /// # Safety
     ///
-    /// The slot is taken, and the caller is who took it.
-    pub unsafe fn reopen(&self, value: T) {
-        // SAFETY: a slot that is taken may be opened by who took it; the generation is still the same.
-        unsafe { self.open(value) };
+    /// As [`with_value`](Self::with_value).
+    #[inline]
+    pub unsafe fn discard(&self) {
+        // SAFETY: as above; it is not used again.
+        self.value.with_mut(|place| unsafe { (*place).assume_init_drop() });
+    }
+
+    /// Shows the value again, under the same generation.
+    ///
+    /// # Safety
+    ///
+    /// As [`with_value`](Self::with_value).
+    pub unsafe fn reopen(&self) {
+        self.state.store(u64::from(self.generation()) << 32 | OPEN, Ordering::Release);
     }
 
     /// Ends the generation of a slot that is taken. `false` if it was the last one: then the slot must not be opened again,

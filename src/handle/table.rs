@@ -3,6 +3,7 @@
 use super::id::{CAPACITY, Id, Kind};
 use super::slot::{Closed, Slot};
 use core::fmt;
+use core::marker::PhantomData;
 use core::ops::Deref;
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -117,14 +118,14 @@ fn place(index: u32) -> (usize, usize) {
     (chunk as usize, (number - (FIRST << chunk)) as usize)
 }
 
-/// Puts a value into the table; gives its handle.
+/// Puts the value that `make` gives into the table; gives its handle. The value is made where a slot is found already, so
+/// that it is moved once.
 ///
 /// # Errors
 ///
-/// All handles of the kind are in use; the value is given back.
+/// `Ok(Err(_))`: `make` failed. `Err(_)`: all handles of the kind are in use, and `make` was not called.
 #[inline]
-pub fn insert<T: Object>(value: T) -> Result<u64, T> {
-    // A thread that is ending keeps no slots.
+pub fn insert_with<T: Object, E>(make: impl FnOnce() -> Result<T, E>) -> Result<Result<u64, E>, Full> {
     let index = T::kept().try_with(|kept| {
         let mut kept = kept.borrow_mut();
         let found = kept.indices.pop();
@@ -133,6 +134,7 @@ pub fn insert<T: Object>(value: T) -> Result<u64, T> {
             kept.indices.pop()
         })
     });
+    // A thread that is ending keeps no slots.
     let index = index.unwrap_or_else(|_| {
         let mut indices = Vec::new();
         T::table().refill(&mut indices);
@@ -140,10 +142,41 @@ pub fn insert<T: Object>(value: T) -> Result<u64, T> {
         T::table().vacant().indices.append(&mut indices);
         index
     });
-    let Some((index, slot)) = index.and_then(|index| Some((index, T::table().slot(index)?))) else { return Err(value) };
-    // SAFETY: an index in a list of vacant slots is in no other, and was taken out of it by us.
-    let generation = unsafe { slot.open(value) };
-    Ok(Id { index, kind: T::KIND, generation }.pack())
+    let Some((index, slot)) = index.and_then(|index| Some((index, T::table().slot(index)?))) else { return Err(Full) };
+    let vacancy = Vacancy::<T> { index, object: PhantomData };
+    Ok(make().map(|value| {
+        core::mem::forget(vacancy);
+        // SAFETY: an index in a list of vacant slots is in no other, and was taken out of it by us.
+        let generation = unsafe { slot.open(value) };
+        Id { index, kind: T::KIND, generation }.pack()
+    }))
+}
+
+/// All handles of a kind are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The index of a vacant slot that is in no list; back in one when this ends.
+struct Vacancy<T: Object> {
+    index: u32,
+    object: PhantomData<T>,
+}
+
+impl<T: Object> Drop for Vacancy<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let kept = T::kept().try_with(|kept| {
+            let indices = &mut kept.borrow_mut().indices;
+            indices.push(self.index);
+            if indices.len() > 2 * BATCH {
+                let rest = indices.split_off(BATCH);
+                T::table().vacant().indices.extend(rest);
+            }
+        });
+        if kept.is_err() {
+            T::table().vacant().indices.push(self.index);
+        }
+    }
 }
 
 /// Finds a value, and keeps it until the use ends.
@@ -162,61 +195,57 @@ pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
     Err(refusal::<T>(handle))
 }
 
-/// Ends a value. `end` gets it, unless it is in use: then the last user drops it. Where `end` gives the value back, the
-/// handle stands for it again.
+/// Ends a value: `end` does what may fail, and then it is dropped. In use by others, it is dropped by the last of them.
 ///
 /// # Errors
 ///
-/// `Ok(Err(_))`: `end` failed. `Err(_)`: the handle stands for no value of this kind.
+/// `Ok(Err(_))`: `end` failed, and the handle stands for the value as before. `Err(_)`: the handle stands for no value of this
+/// kind.
 #[inline]
-pub fn remove<T: Object, E>(
-    handle: u64,
-    end: impl FnOnce(T) -> Result<(), (Option<T>, E)>,
-) -> Result<Result<(), E>, Refusal> {
+pub fn remove<T: Object, E>(handle: u64, end: impl FnOnce(&mut T) -> Result<(), E>) -> Result<Result<(), E>, Refusal> {
     let Some((index, generation)) = Id::of_kind(handle, T::KIND) else { return Err(refusal::<T>(handle)) };
     let Some(slot) = T::table().slot(index) else { return Err(refusal::<T>(handle)) };
-    let value = match slot.close(generation) {
-        Closed::Taken(value) => value,
+    match slot.close(generation) {
+        Closed::Taken => {}
         Closed::InUse => return Ok(Ok(())),
         Closed::Gone => return Err(refusal::<T>(handle)),
-    };
-    // Vacant also where `end` panics.
+    }
     let taken = Taken { slot, index };
-    match end(value) {
-        Ok(()) => Ok(Ok(())),
-        Err((None, error)) => Ok(Err(error)),
-        Err((Some(value), error)) => {
+    // SAFETY: taken above, and not discarded.
+    match unsafe { slot.with_value(end) } {
+        Ok(()) => {
+            taken.discard();
+            Ok(Ok(()))
+        }
+        Err(error) => {
             core::mem::forget(taken);
-            // SAFETY: taken above.
-            unsafe { slot.reopen(value) };
+            // SAFETY: as above.
+            unsafe { slot.reopen() };
             Ok(Err(error))
         }
     }
 }
 
-/// A slot that is taken; vacant when this ends.
+/// A slot that is taken; vacant when this ends. A value that was not discarded by then is lost: its end has panicked.
 struct Taken<T: Object> {
     slot: &'static Slot<T>,
     index: u32,
+}
+
+impl<T: Object> Taken<T> {
+    #[inline]
+    fn discard(self) {
+        // SAFETY: whoever makes this has taken the slot; this is its end.
+        unsafe { self.slot.discard() };
+    }
 }
 
 impl<T: Object> Drop for Taken<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: whoever makes this has taken the slot.
-        if !unsafe { self.slot.vacate() } {
-            return;
-        }
-        let kept = T::kept().try_with(|kept| {
-            let indices = &mut kept.borrow_mut().indices;
-            indices.push(self.index);
-            if indices.len() > 2 * BATCH {
-                let rest = indices.split_off(BATCH);
-                T::table().vacant().indices.extend(rest);
-            }
-        });
-        if kept.is_err() {
-            T::table().vacant().indices.push(self.index);
+        if unsafe { self.slot.vacate() } {
+            drop(Vacancy::<T> { index: self.index, object: PhantomData });
         }
     }
 }
@@ -251,10 +280,8 @@ impl<T: Object> Drop for Use<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: entered when this was made.
-        if let Some(value) = unsafe { self.slot.leave() } {
-            let taken = Taken { slot: self.slot, index: self.index };
-            drop(value);
-            drop(taken);
+        if unsafe { self.slot.leave() } {
+            Taken { slot: self.slot, index: self.index }.discard();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Handles against a model, and beside other threads.
 
-use super::{Kind, Refusal, find, insert, object, remove};
+use super::{Kind, Object, Refusal, find, insert_with, object, remove};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
@@ -14,19 +14,22 @@ object!(Counted: Kind::Buffer);
 struct Other;
 object!(Other: Kind::Stream);
 
-fn insert_counted(value: u32) -> u64 {
-    insert(Counted(value)).expect("there is room")
+fn insert<T: Object>(value: T) -> u64 {
+    insert_with(|| Ok::<T, ()>(value)).expect("there is room").expect("it is made")
 }
 
-fn end(value: Counted) -> Result<(), (Option<Counted>, ())> {
-    drop(value);
+fn insert_counted(value: u32) -> u64 {
+    insert(Counted(value))
+}
+
+fn end(_: &mut Counted) -> Result<(), ()> {
     Ok(())
 }
 
 #[test]
 fn wrong_handles_are_told_apart() {
     let handle = insert_counted(7);
-    let other = insert(Other).expect("there is room");
+    let other = insert(Other);
     assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(7));
     assert_eq!(find::<Counted>(0).err(), Some(Refusal::Null));
     assert_eq!(find::<Counted>(other).err(), Some(Refusal::Kind(Kind::Stream)));
@@ -44,9 +47,9 @@ fn wrong_handles_are_told_apart() {
 #[test]
 fn a_refused_end_leaves_the_handle_as_it_was() {
     let handle = insert_counted(1);
-    assert_eq!(remove(handle, |value: Counted| Err((Some(value), "not now"))), Ok(Err("not now")));
+    assert_eq!(remove(handle, |_: &mut Counted| Err("not now")), Ok(Err("not now")));
     assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(1));
-    assert_eq!(remove(handle, |_: Counted| Err((None, "gone"))), Ok(Err("gone")));
+    assert_eq!(remove(handle, end), Ok(Ok(())));
     assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
 }
 
@@ -58,6 +61,18 @@ fn an_end_that_panics_still_ends_the_handle() {
     assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
     let next = insert_counted(2);
     assert_eq!(remove::<Counted, ()>(next, end), Ok(Ok(())));
+}
+
+#[test]
+fn a_value_that_cannot_be_made_takes_no_slot() {
+    let first = insert_counted(1);
+    assert_eq!(remove::<Counted, ()>(first, end), Ok(Ok(())));
+    assert_eq!(insert_with::<Counted, _>(|| Err("not now")), Ok(Err("not now")));
+    assert!(std::panic::catch_unwind(|| insert_with::<Counted, ()>(|| panic!("while it is made"))).is_err());
+    let second = insert_counted(2);
+    // The same slot, of the next generation.
+    assert_eq!(second, first + (1 << 32));
+    assert_eq!(remove::<Counted, ()>(second, end), Ok(Ok(())));
 }
 
 #[test]
@@ -119,7 +134,7 @@ fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
                         assert_eq!(found.0 % 3, 0);
                     }
                     if round % 3 == 0 {
-                        let new = insert(Threaded(3 * round)).ok().expect("there is room");
+                        let new = insert(Threaded(3 * round));
                         let old = place.swap(new, Ordering::Relaxed);
                         assert!(old == 0 || remove::<Threaded, ()>(old, |_| Ok(())).is_ok());
                     }

@@ -24,6 +24,7 @@ mod copy;
 mod engine;
 mod fill;
 mod host;
+mod in_place;
 mod managed;
 mod parts;
 mod raw;
@@ -168,6 +169,7 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::uninit(resource, source.len(), stream)?.init_from_slice(source)
     }
 
+    #[inline]
     fn allocate(resource: SharedResource, length: usize, stream: &Stream) -> Result<Self> {
         const CALL: &str = "Buffer::uninit";
         let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
+#include "ledger.h"
 #include "test.h"
-
-#include <dlfcn.h>
 
 static const struct {
     const char *name;
@@ -22,41 +21,6 @@ static void on_drop_error(cudamem_status status, const char *message, void *user
     (void)user;
     fprintf(stderr, "drop error %d: %s\n", status, message);
     drop_errors++;
-}
-
-/* On the software GPU, nothing may be left, and nothing may have been misused. */
-static void check_ledger(void)
-{
-    const char *name = getenv("CUDA_MEM_LIBCUDA");
-    void *library = name ? dlopen(name, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    if (library == NULL) {
-        return;
-    }
-    /* POSIX's way to make a function of an address. */
-    union {
-        void *address;
-        size_t (*live)(void);
-        char *(*report)(void);
-    } function;
-    function.address = dlsym(library, "softgpu_ledger_live");
-    if (function.address != NULL) {
-        size_t live = function.live();
-        function.address = dlsym(library, "softgpu_ledger_report");
-        char *report = function.report();
-        if (live != 0) {
-            fprintf(stderr, "left behind:\n%s\n", report);
-            exit(1);
-        }
-        free(report);
-        function.address = dlsym(library, "softgpu_misuse_report");
-        char *misuse = function.report();
-        if (misuse == NULL || misuse[0] != 0) {
-            fprintf(stderr, "misused:\n%s\n", misuse ? misuse : "unknown");
-            exit(1);
-        }
-        free(misuse);
-    }
-    dlclose(library);
 }
 
 int main(int count, char **arguments)
