@@ -118,7 +118,9 @@ impl C {
 
     fn end(self) {
         cudamem_mapped_destroy(self.mapped);
-        self.resources.map(|resource| cudamem_resource_destroy(resource));
+        for resource in self.resources {
+            cudamem_resource_destroy(resource);
+        }
         cudamem_stream_destroy(self.stream);
         cudamem_context_destroy(self.context);
     }

@@ -129,13 +129,14 @@ fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     let place = &handles[((round * 7 + thread) % 8) as usize];
-                    let old = place.load(Ordering::Relaxed);
+                    // As every value that one thread gives another, a handle comes in order with what made it.
+                    let old = place.load(Ordering::Acquire);
                     if let Ok(found) = find::<Threaded>(old) {
                         assert_eq!(found.0 % 3, 0);
                     }
                     if round % 3 == 0 {
                         let new = insert(Threaded(3 * round));
-                        let old = place.swap(new, Ordering::Relaxed);
+                        let old = place.swap(new, Ordering::AcqRel);
                         assert!(old == 0 || remove::<Threaded, ()>(old, |_| Ok(())).is_ok());
                     }
                 }
