@@ -266,6 +266,14 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
     }
 }
 
+impl<T: Object> Use<T> {
+    /// Ends a value that was destroyed while it was used.
+    #[cold]
+    fn end_late(&self) {
+        Taken { slot: self.slot, index: self.index }.discard();
+    }
+}
+
 impl<T: Object> Deref for Use<T> {
     type Target = T;
 
@@ -281,7 +289,7 @@ impl<T: Object> Drop for Use<T> {
     fn drop(&mut self) {
         // SAFETY: entered when this was made.
         if unsafe { self.slot.leave() } {
-            Taken { slot: self.slot, index: self.index }.discard();
+            self.end_late();
         }
     }
 }
