@@ -26,6 +26,45 @@ proptest! {
     }
 }
 
+/// Needs faults, which the software GPU alone has.
+#[test]
+fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
+    use core::mem::MaybeUninit;
+    use cudamem::{buffer::*, context::*, handles::*, resource::*, status::*, stream::*};
+
+    fn made<H>(call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32) -> H {
+        let mut place = MaybeUninit::uninit();
+        assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS);
+        // SAFETY: the call worked, and wrote its result.
+        unsafe { place.assume_init() }
+    }
+
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    load();
+    let context: cudamem_context = made(|place| cudamem_context_open_primary(0, place));
+    // SAFETY: no options.
+    let stream = made(|place| unsafe { cudamem_stream_create(context, core::ptr::null(), place) });
+    let device = made(|place| cudamem_resource_create_device(context, place));
+    let buffer = made(|place| cudamem_buffer_allocate(device, 100, stream, place));
+    let code = cuda_mem::cuda_sys::CUresult::CUDA_ERROR_LAUNCH_FAILED;
+    softgpu::faults([softgpu::Fault::call("cuMemFree_v2", 1, code)]);
+    let refused = cudamem_buffer_destroy(buffer);
+    let injected = softgpu::injected();
+    softgpu::faults([]);
+    if injected > 0 {
+        assert_eq!((refused, cudamem_last_driver_code()), (CUDAMEM_ERROR_DRIVER, code.0 as i32));
+        assert_eq!(made(|place| cudamem_buffer_get_size(buffer, place)), 100);
+        assert_eq!(cudamem_buffer_destroy(buffer), CUDAMEM_SUCCESS);
+    } else {
+        println!("skipped: the driver has no faults to inject");
+    }
+    assert_eq!(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem_resource_destroy(device);
+    cudamem_stream_destroy(stream);
+    cudamem_context_destroy(context);
+    check_ledger().expect("nothing is left");
+}
+
 #[test]
 fn sequences_reach_most_of_the_library() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
