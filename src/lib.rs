@@ -1,27 +1,27 @@
-//! The C library of cuda-mem. Its documentation for users is include/cudamem.h.
+//! The C library of cuda-mem. Its documentation for users is include/cudamem.h, which is made of these modules.
 //!
-//! It knows error codes and where panics stop; what it does is cuda-mem's.
+//! It knows handles, status codes, the layout of options, and where panics stop; what it does is cuda-mem's. Functions and
+//! types have their C names, and their documentation here is what C programmers read.
 
-mod error;
-mod version;
+#![allow(non_camel_case_types, reason = "types of the interface have their C names")]
+#![allow(clippy::missing_safety_doc, reason = "the header says once what holds of all pointers")]
 
-use cuda_mem::Driver;
+mod call;
+mod callbacks;
+mod handle;
+mod message;
 
-/// `cudamem_load` of the header.
-///
-/// # Safety
-///
-/// `release` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_load(release: *mut u32) -> error::Status {
-    error::boundary(|| {
-        if release.is_null() {
-            return Err(error::null("cudamem_load", "release"));
-        }
-        let driver = Driver::load()?;
-        let served = driver.provider().version.map_or(0, |version| version.number());
-        // SAFETY: not null, and writable by the caller's contract.
-        unsafe { release.write(served) };
-        Ok(())
-    })
-}
+pub mod buffer;
+pub mod context;
+pub mod device;
+pub mod engine;
+pub mod event;
+pub mod handles;
+pub mod library;
+pub mod mapped;
+pub mod pool;
+pub mod resource;
+pub mod status;
+pub mod stream;
+pub mod text;
+pub mod version;

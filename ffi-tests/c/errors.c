@@ -29,11 +29,11 @@ int main(void)
     CHECK(strcmp(cudamem_status_name(12345), "CUDAMEM_ERROR_UNKNOWN") == 0);
     CHECK(cudamem_last_error_message() == NULL);
 
-    CHECK(cudamem_load(NULL) == CUDAMEM_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(cudamem_last_error_message(), "release is null") != NULL);
+    CHECK(cudamem_device_count(NULL) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(cudamem_last_error_message(), "count is NULL") != NULL);
 
     uint32_t release = 7;
-    CHECK(cudamem_load(&release) == CUDAMEM_ERROR_LOAD);
+    CHECK(cudamem_load(NULL, &release) == CUDAMEM_ERROR_LOAD);
     CHECK(release == 7);
     puts(cudamem_last_error_message());
 

@@ -3,6 +3,8 @@
 //! The tests run over whatever the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else over the system's
 //! driver, else over the software GPU. They print which it was.
 
+pub mod c_calls;
+pub mod c_library;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;

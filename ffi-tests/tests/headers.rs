@@ -1,7 +1,8 @@
 //! The headers compile as C and C++, agree with each other, and a C program links libcudamem.
 
+use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{WARNINGS, is_there, root, run};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -49,13 +50,20 @@ fn the_two_vkgdr_headers_have_the_same_constants() {
     assert_eq!(programs[1], programs[0]);
 }
 
-/// Cargo builds the C library for this test only when the whole workspace is built; so build it here.
-fn build_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudamem");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "cudamem", "--manifest-path"]).arg(root().join("Cargo.toml"));
-    run(cargo.arg("--target-dir").arg(&target));
-    target.join("debug")
+/// The functions that the header declares: names that are followed by a bracket, at the beginning of a declaration.
+fn declared(header: &str) -> Vec<&str> {
+    let starts = header.lines().filter(|line| {
+        line.starts_with("cudamem_")
+            || line.starts_with("const ")
+            || line.starts_with("uint32_t ")
+            || line.starts_with("int32_t ")
+    });
+    let mut names: Vec<&str> = starts
+        .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("cudamem_"))
+        .collect();
+    names.sort_unstable();
+    names
 }
 
 #[test]
@@ -63,9 +71,9 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
     if !is_there("gcc") {
         return;
     }
-    let library = build_library();
+    let library = Library::build();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let soname = run(Command::new("objdump").args(["-p"]).arg(library.join("libcudamem.so")));
+    let soname = run(Command::new("objdump").args(["-p"]).arg(library.shared()));
     assert!(soname.contains("SONAME") && soname.contains("libcudamem.so.0.1"), "{soname}");
     let needed: Vec<&str> = soname.lines().filter(|line| line.contains("NEEDED")).collect();
     assert!(
@@ -75,13 +83,14 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
         "the library needs more than libc: {needed:?}"
     );
     // What a program sees is the interface and nothing else.
-    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library.join("libcudamem.so")));
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library.shared()));
     let foreign: Vec<&str> = symbols.lines().filter(|line| !line.contains(" cudamem_")).collect();
     assert!(foreign.is_empty(), "exported beside the interface: {foreign:?}");
+    let mut exported: Vec<&str> = symbols.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    exported.sort_unstable();
+    let header = std::fs::read_to_string(root().join("include/cudamem.h")).expect("the header is there");
+    assert_eq!(exported, declared(&header));
 
-    let link = folder.join("libcudamem.so.0.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(library.join("libcudamem.so"), &link).expect("the folder is writable");
     let program = folder.join("c_program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/errors.c");
     run(Command::new("gcc")
@@ -90,8 +99,7 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
         .args(WARNINGS)
         .arg(format!("-I{}", root().join("include").display()))
         .arg(&source)
-        .arg(&link)
-        .arg(format!("-Wl,-rpath,{}", folder.display())));
+        .args(library.link_shared(folder)));
     let text = run(Command::new(&program).env("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1"));
     assert!(text.contains("/nowhere/libcuda.so.1"), "{text}");
 }

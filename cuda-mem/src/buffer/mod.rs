@@ -24,6 +24,7 @@ mod copy;
 mod engine;
 mod fill;
 mod host;
+mod in_place;
 mod managed;
 mod parts;
 mod raw;
@@ -168,6 +169,7 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::uninit(resource, source.len(), stream)?.init_from_slice(source)
     }
 
+    #[inline]
     fn allocate(resource: SharedResource, length: usize, stream: &Stream) -> Result<Self> {
         const CALL: &str = "Buffer::uninit";
         let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
@@ -265,6 +267,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub(crate) fn host_address(&self) -> *mut T {
         let host_pointer = self.hold.allocation().block.host_pointer;
         if host_pointer.is_null() { core::ptr::null_mut() } else { host_pointer.wrapping_add(self.offset).cast() }
+    }
+
+    /// The CPU's address of the first element, where the kind is known at run time only; `None` where the CPU does not
+    /// address the memory, or there is none. As for [`host_pointer`](Self::host_pointer), accesses are the caller's care.
+    pub fn host_pointer_if_any(&self) -> Option<*mut T> {
+        let pointer = self.host_address();
+        (self.accessibility().host && !pointer.is_null()).then_some(pointer)
     }
 
     /// The stream that the buffer's work and its free are ordered on.

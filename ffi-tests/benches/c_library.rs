@@ -1,0 +1,135 @@
+//! What a call of the C library costs beside the same call in Rust, in one run.
+//!
+//! `cargo bench -p ffi-tests --bench c_library` runs it over whatever the environment names. `--brief` is a short run that only
+//! shows that it works. The functions are linked in; a program that links the shared library pays 1 ns more for each call.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use cuda_mem::memory::{DeviceMemory, SharedResource, kind::Any};
+use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::{Buffer, MappedResource, Stream};
+use cudamem::buffer::{cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_size};
+use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
+use cudamem::handles::{cudamem_buffer, cudamem_context, cudamem_mapped, cudamem_resource, cudamem_stream};
+use cudamem::mapped::{cudamem_mapped_allocate, cudamem_mapped_destroy, cudamem_mapped_get_size, cudamem_mapped_write};
+use cudamem::pool::cudamem_pool_create;
+use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_mapped, cudamem_resource_destroy};
+use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
+use ffi_tests::{Setup, c_calls};
+use std::hint::black_box;
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The size of a block.
+const SIZE: usize = 1000;
+
+fn main() -> Result<()> {
+    let (rounds, batch) = if std::env::args().any(|argument| argument == "--brief") { (3, 10) } else { (101, 10_000) };
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    c_calls::load();
+    // As programs do: the context is current on the thread that works.
+    let _current = setup.context.bind()?;
+    let c = C::new();
+
+    let memory = MappedResource::new(&setup.context)?.allocate(4096)?.into_shared();
+    let mut place = MaybeUninit::uninit();
+    row(
+        "size of mapped memory",
+        median(rounds, batch, || black_box(black_box(&memory).len())),
+        median(rounds, batch, || cudamem_mapped_get_size(black_box(c.mapped), Some(&mut place))),
+    );
+    let word = [5u32];
+    row(
+        "write and flush 4 bytes",
+        median(rounds, batch, || black_box(&memory).copy_from_slice(0, black_box(&word)).is_ok()),
+        // SAFETY: four bytes.
+        median(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
+    );
+    let stream = Stream::new(&setup.context)?;
+    let upstream: SharedResource = {
+        use cuda_mem::memory::ResourceHandle;
+        DeviceMemory::new(&setup.context).share()
+    };
+    let pool: Pool<Any> = Pool::new(&upstream, &PoolSettings::default())?;
+    let buffer = Buffer::<u8, Any>::zeroed(&pool, SIZE, &stream)?;
+    let kept = c.allocate();
+    row(
+        "size of a buffer",
+        median(rounds, batch, || black_box(black_box(&buffer).len())),
+        median(rounds, batch, || cudamem_buffer_get_size(black_box(kept), Some(&mut place))),
+    );
+    row(
+        "pair of a pool",
+        median(rounds, batch, || Buffer::<u8, Any>::uninit(&pool, SIZE, &stream).map(|buffer| buffer.close().is_ok())),
+        median(rounds, batch, || cudamem_buffer_destroy(c.allocate())),
+    );
+    cudamem_buffer_destroy(kept);
+    c.end();
+    Ok(())
+}
+
+fn row(what: &str, rust: f64, c: f64) {
+    println!("{what:<24} Rust {rust:6.1} ns   C {c:6.1} ns   more {:6.1} ns", c - rust);
+}
+
+/// The median time of one run in nanoseconds.
+fn median<T>(rounds: usize, batch: usize, mut run: impl FnMut() -> T) -> f64 {
+    let mut times = Vec::with_capacity(rounds);
+    // The first round warms.
+    for round in 0..=rounds {
+        let start = Instant::now();
+        for _ in 0..batch {
+            black_box(run());
+        }
+        if round > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// The same objects, through C.
+struct C {
+    context: cudamem_context,
+    stream: cudamem_stream,
+    resources: [cudamem_resource; 3],
+    mapped: cudamem_mapped,
+}
+
+impl C {
+    fn new() -> Self {
+        let context = made(|place| cudamem_context_open_primary(0, place));
+        // SAFETY: no options.
+        let stream = made(|place| unsafe { cudamem_stream_create(context, ptr::null(), place) });
+        let device = made(|place| cudamem_resource_create_device(context, place));
+        // SAFETY: no options.
+        let pool = made(|place| unsafe { cudamem_pool_create(device, ptr::null(), place) });
+        let source = made(|place| cudamem_resource_create_mapped(context, 0, place));
+        let mapped = made(|place| cudamem_mapped_allocate(source, 4096, place));
+        Self { context, stream, resources: [pool, device, source], mapped }
+    }
+
+    fn allocate(&self) -> cudamem_buffer {
+        made(|place| cudamem_buffer_allocate(self.resources[0], SIZE, self.stream, place))
+    }
+
+    fn end(self) {
+        cudamem_mapped_destroy(self.mapped);
+        for resource in self.resources {
+            cudamem_resource_destroy(resource);
+        }
+        cudamem_stream_destroy(self.stream);
+        cudamem_context_destroy(self.context);
+    }
+}
+
+#[inline]
+fn made<H>(call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32) -> H {
+    let mut place = MaybeUninit::uninit();
+    assert_eq!(call(Some(&mut place)), 0, "{}", c_calls::last_message());
+    // SAFETY: the call worked, and wrote its result.
+    unsafe { place.assume_init() }
+}

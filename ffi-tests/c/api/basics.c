@@ -1,0 +1,173 @@
+/* The library, devices, contexts, streams, events; what belongs to others. */
+#include "test.h"
+
+static int logged;
+static cudamem_status logged_status;
+
+static void on_log(cudamem_status status, const char *message, void *user)
+{
+    CHECK(message[0] != 0 && user == &logged);
+    logged_status = status;
+    logged++;
+    /* The library may be called from here, also in vain. */
+    FAILS(cudamem_set_log(NULL, NULL) == CUDAMEM_SUCCESS ? cudamem_device_count(NULL) : -1,
+          CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
+void case_library(void)
+{
+    CHECK(cudamem_version_number() == CUDAMEM_VERSION_NUMBER);
+    CHECK(cudamem_last_error_message() == NULL && cudamem_last_error() == CUDAMEM_SUCCESS);
+    uint32_t release = 0;
+    OK(cudamem_load(NULL, &release));
+    CHECK(release >= 11000);
+    OK(cudamem_load(NULL, NULL));
+    cudamem_load_options options = {0};
+    options.size = sizeof options;
+    OK(cudamem_load(&options, &release));
+    options.cuda = "/nowhere/libcuda.so.1";
+    FAILS(cudamem_load(&options, &release), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+    cudamem_text text;
+    const char *characters;
+    size_t length;
+    OK(cudamem_describe(&text));
+    OK(cudamem_text_get(text, &characters, &length));
+    CHECK(strlen(characters) == length && characters[0] == '{' && strstr(characters, "\"devices\"") != NULL);
+    OK(cudamem_text_get(text, &characters, NULL));
+    OK(cudamem_text_destroy(text));
+    FAILS(cudamem_text_get(text, &characters, &length), CUDAMEM_ERROR_INVALID_HANDLE);
+
+    OK(cudamem_set_log(on_log, &logged));
+    CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(logged == 1 && logged_status == CUDAMEM_ERROR_INVALID_HANDLE);
+    /* What the function did in vain does not hide the failure that it was told of. */
+    CHECK(cudamem_last_error() == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(logged == 1);
+}
+
+void case_devices(void)
+{
+    int32_t count = 0;
+    OK(cudamem_device_count(&count));
+    CHECK(count >= 1);
+    for (int32_t ordinal = 0; ordinal < count; ordinal++) {
+        cudamem_device_info info;
+        memset(&info, 0xff, sizeof info);
+        info.size = sizeof info;
+        OK(cudamem_device_get_info(ordinal, &info));
+        CHECK(info.size == sizeof info && info.total_memory > 0);
+        CHECK(memchr(info.name, 0, sizeof info.name) != NULL && info.name[0] != 0);
+        CHECK(strchr((const char *)info.pci_bus_id, ':') != NULL);
+        bool can = false;
+        OK(cudamem_device_can_access_peer(ordinal, ordinal, &can));
+        CHECK(can);
+        for (int32_t feature = CUDAMEM_FEATURE_DEVICE_POOLS; feature <= CUDAMEM_FEATURE_STREAM_MEMORY_OPERATIONS; feature++) {
+            int32_t support = -1;
+            OK(cudamem_device_supports(ordinal, feature, &support));
+            CHECK(support >= CUDAMEM_SUPPORT_NO && support <= CUDAMEM_SUPPORT_UNKNOWN);
+        }
+    }
+    int32_t support = -1;
+    FAILS(cudamem_device_supports(0, -1, &support), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_device_supports(0, 1000, &support), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(support == -1);
+    cudamem_device_info info;
+    info.size = sizeof info;
+    FAILS(cudamem_device_get_info(count, &info), CUDAMEM_ERROR_DRIVER);
+    CHECK(cudamem_last_driver_code() == 101); /* CUDA_ERROR_INVALID_DEVICE */
+}
+
+static void on_stream(void *user)
+{
+    *(volatile int *)user = 7;
+}
+
+void case_streams(void)
+{
+    struct rig rig = rig_open();
+    cudamem_stream other;
+    cudamem_stream_options options = {0};
+    options.size = sizeof options;
+    options.flags = CUDAMEM_STREAM_BLOCKING;
+    options.priority = -100000;
+    OK(cudamem_stream_create(rig.context, &options, &other));
+    cudamem_event begin, end;
+    OK(cudamem_event_create(rig.context, CUDAMEM_EVENT_TIMING, &begin));
+    OK(cudamem_event_create(rig.context, CUDAMEM_EVENT_TIMING, &end));
+    OK(cudamem_event_record(begin, rig.stream));
+    volatile int seen = 0;
+    OK(cudamem_stream_launch_host_function(rig.stream, on_stream, (void *)&seen));
+    OK(cudamem_event_record(end, rig.stream));
+    OK(cudamem_stream_wait_event(other, end));
+    OK(cudamem_stream_join(rig.stream, other));
+    OK(cudamem_stream_synchronize(other));
+    CHECK(seen == 7);
+    OK(cudamem_event_synchronize(end));
+    bool passed = false, done = false;
+    OK(cudamem_event_has_passed(end, &passed));
+    OK(cudamem_stream_synchronize(rig.stream));
+    OK(cudamem_stream_is_done(rig.stream, &done));
+    CHECK(passed && done);
+    double seconds = -1;
+    OK(cudamem_event_elapsed(begin, end, &seconds));
+    CHECK(seconds >= 0);
+    OK(cudamem_context_synchronize(rig.context));
+    uint64_t available = 0, total = 0;
+    OK(cudamem_context_get_memory(rig.context, &available, &total));
+    CHECK(available <= total && total > 0);
+    FAILS(cudamem_stream_launch_host_function(rig.stream, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_event_destroy(begin));
+    OK(cudamem_event_destroy(end));
+    OK(cudamem_stream_destroy(other));
+    rig_close(rig);
+}
+
+/* Contexts, streams and events go out as the driver's handles and come in again. */
+void case_foreign(void)
+{
+    cudamem_context own, borrowed;
+    cudamem_stream stream, same, legacy;
+    void *raw = NULL, *again = NULL;
+    int32_t ordinal = -1;
+    OK(cudamem_context_create(0, &own));
+    OK(cudamem_context_get_raw(own, &raw));
+    OK(cudamem_context_borrow(raw, &borrowed));
+    OK(cudamem_context_get_raw(borrowed, &again));
+    OK(cudamem_context_get_device(borrowed, &ordinal));
+    CHECK(raw == again && ordinal == 0);
+    FAILS(cudamem_context_borrow(NULL, &borrowed), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+    OK(cudamem_stream_create(own, NULL, &stream));
+    OK(cudamem_stream_get_raw(stream, &raw));
+    OK(cudamem_stream_borrow(borrowed, raw, &same));
+    OK(cudamem_stream_get_raw(same, &again));
+    CHECK(raw == again);
+    OK(cudamem_stream_borrow(borrowed, NULL, &legacy));
+    OK(cudamem_stream_synchronize(legacy));
+    FAILS(cudamem_stream_borrow(borrowed, (void *)2, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+    /* Memory with a borrowed stream as its home. */
+    cudamem_resource device;
+    cudamem_buffer buffer;
+    int number = 5, seen = 0;
+    OK(cudamem_resource_create_device(borrowed, &device));
+    OK(cudamem_buffer_allocate(device, sizeof number, same, &buffer));
+    OK(cudamem_buffer_write(buffer, 0, &number, sizeof number));
+    OK(cudamem_buffer_read(buffer, 0, &seen, sizeof seen));
+    CHECK(seen == 5);
+    OK(cudamem_buffer_destroy(buffer));
+    OK(cudamem_resource_destroy(device));
+
+    cudamem_event event;
+    OK(cudamem_event_create(own, 0, &event));
+    OK(cudamem_event_get_raw(event, &raw));
+    CHECK(raw != NULL);
+    OK(cudamem_event_destroy(event));
+    OK(cudamem_stream_destroy(legacy));
+    OK(cudamem_stream_destroy(same));
+    OK(cudamem_stream_destroy(stream));
+    OK(cudamem_context_destroy(borrowed));
+    OK(cudamem_context_destroy(own));
+}

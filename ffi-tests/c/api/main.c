@@ -1,0 +1,107 @@
+#define _GNU_SOURCE
+#include "ledger.h"
+#include "test.h"
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {
+    {"library", case_library},   {"devices", case_devices},     {"streams", case_streams},
+    {"foreign", case_foreign},   {"mapped", case_mapped},       {"resources", case_resources},
+    {"pools", case_pools},       {"out_of_memory", case_out_of_memory},
+    {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
+    {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
+    {"options", case_options},   {"threads", case_threads},
+};
+
+static int drop_errors;
+
+static void on_drop_error(cudamem_status status, const char *message, void *user)
+{
+    (void)user;
+    fprintf(stderr, "drop error %d: %s\n", status, message);
+    drop_errors++;
+}
+
+int main(int count, char **arguments)
+{
+    for (size_t index = 0; index < sizeof CASES / sizeof CASES[0]; index++) {
+        if (count < 2) {
+            puts(CASES[index].name);
+        } else if (strcmp(arguments[1], CASES[index].name) == 0) {
+            OK(cudamem_set_drop_error_callback(on_drop_error, NULL));
+            CASES[index].run();
+            CHECK(drop_errors == 0);
+            check_ledger();
+            return 0;
+        }
+    }
+    return count < 2 ? 0 : 2;
+}
+
+struct rig rig_open(void)
+{
+    struct rig rig;
+    OK(cudamem_context_open_primary(0, &rig.context));
+    OK(cudamem_stream_create(rig.context, NULL, &rig.stream));
+    return rig;
+}
+
+void rig_close(struct rig rig)
+{
+    OK(cudamem_stream_destroy(rig.stream));
+    OK(cudamem_context_destroy(rig.context));
+}
+
+/* Takes a resource that a device may lack. */
+static void take(struct source *source, const char *name, cudamem_status status, cudamem_resource resource)
+{
+    CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_UNSUPPORTED);
+    source->name = name;
+    if (status == CUDAMEM_SUCCESS) {
+        source->resource = resource;
+    } else {
+        source->resource.id = 0;
+        printf("skipped: %s: %s\n", name, cudamem_last_error_message());
+    }
+}
+
+void sources_open(struct rig rig, struct source sources[SOURCES])
+{
+    cudamem_resource made = {0};
+    cudamem_status status = cudamem_resource_create_device(rig.context, &made);
+    take(&sources[0], "device", status, made);
+    status = cudamem_resource_create_pinned(rig.context, 0, &made);
+    take(&sources[1], "pinned", status, made);
+    status = cudamem_resource_create_managed(rig.context, 0, &made);
+    take(&sources[2], "managed", status, made);
+    status = cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &made);
+    take(&sources[3], "mapped", status, made);
+    cudamem_driver_pool_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    static const char *const NAMES[] = {"device pool", "pinned pool", "managed pool"};
+    for (int memory = CUDAMEM_MEMORY_DEVICE; memory <= CUDAMEM_MEMORY_MANAGED; memory++) {
+        options.memory = memory;
+        status = cudamem_resource_create_driver_pool(rig.context, &options, &made);
+        take(&sources[4 + memory], NAMES[memory], status, made);
+    }
+    status = cudamem_pool_create(sources[0].resource, NULL, &made);
+    take(&sources[7], "pool of device memory", status, made);
+    status = cudamem_pool_create(sources[1].resource, NULL, &made);
+    take(&sources[8], "pool of pinned memory", status, made);
+}
+
+void sources_close(struct source sources[SOURCES])
+{
+    for (int index = 0; index < SOURCES; index++) {
+        OK(cudamem_resource_destroy(sources[index].resource));
+    }
+}
+
+void pattern(unsigned char *bytes, size_t size, unsigned seed)
+{
+    for (size_t index = 0; index < size; index++) {
+        bytes[index] = (unsigned char)((index * 31) ^ (index >> 8) ^ seed);
+    }
+}

@@ -1,0 +1,69 @@
+/* What the cases of the C library's tests share. Each case runs in a process of its own: `program CASE`. */
+#ifndef TEST_H
+#define TEST_H
+
+#include "cudamem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                                                 \
+    do {                                                                                                                 \
+        if (!(condition)) {                                                                                              \
+            const char *message = cudamem_last_error_message();                                                          \
+            fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition, message ? message : "none"); \
+            exit(1);                                                                                                     \
+        }                                                                                                                \
+    } while (0)
+
+/* A call that works. */
+#define OK(call) CHECK((call) == CUDAMEM_SUCCESS)
+
+/* A call that fails with a status, and says why. */
+#define FAILS(call, status)                                                                                              \
+    do {                                                                                                                 \
+        CHECK((call) == (status));                                                                                       \
+        CHECK(cudamem_last_error() == (status));                                                                         \
+        CHECK(cudamem_last_error_message() != NULL && strlen(cudamem_last_error_message()) > 20);                        \
+    } while (0)
+
+/* What most cases begin with. */
+struct rig {
+    cudamem_context context;
+    cudamem_stream stream;
+};
+
+struct rig rig_open(void);
+void rig_close(struct rig rig);
+
+/* The resources that the device has, by name; there is none where *resource is the null handle. */
+struct source {
+    const char *name;
+    cudamem_resource resource;
+};
+enum { SOURCES = 9 };
+void sources_open(struct rig rig, struct source sources[SOURCES]);
+void sources_close(struct source sources[SOURCES]);
+
+/* Bytes that differ by place and by seed. */
+void pattern(unsigned char *bytes, size_t size, unsigned seed);
+
+void case_library(void);
+void case_devices(void);
+void case_streams(void);
+void case_foreign(void);
+void case_mapped(void);
+void case_resources(void);
+void case_pools(void);
+void case_out_of_memory(void);
+void case_buffers(void);
+void case_slices(void);
+void case_borrowed(void);
+void case_engine(void);
+void case_handles(void);
+void case_arguments(void);
+void case_options(void);
+void case_threads(void);
+
+#endif

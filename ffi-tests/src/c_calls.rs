@@ -1,0 +1,432 @@
+//! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
+//! crash, panic, or be left behind; a call that fails makes nothing.
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr;
+use cudamem::buffer::*;
+use cudamem::context::*;
+use cudamem::engine::*;
+use cudamem::event::*;
+use cudamem::handles::*;
+use cudamem::library::*;
+use cudamem::mapped::*;
+use cudamem::pool::*;
+use cudamem::resource::*;
+use cudamem::status::*;
+use cudamem::stream::*;
+use cudamem::text::*;
+use std::ffi::CStr;
+use std::sync::Once;
+
+/// The program's memory: calls copy no more bytes than it has.
+const ROOM: usize = 1 << 14;
+
+/// What a place of a result holds before.
+const UNTOUCHED: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// Loads the driver that the environment names, or the system's; else the software GPU.
+///
+/// # Panics
+///
+/// There is none.
+pub fn load() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: no options, and no place for the release.
+        if unsafe { cudamem_load(ptr::null(), None) } == CUDAMEM_SUCCESS {
+            return;
+        }
+        let options = cudamem_load_options {
+            size: size_of::<cudamem_load_options>(),
+            cuda: c"softgpu".as_ptr(),
+            vkgdr: c"softgpu".as_ptr(),
+        };
+        // SAFETY: the options are as large as they say, and softgpu is what it claims to be.
+        let status = unsafe { cudamem_load(&options, None) };
+        assert_eq!(status, CUDAMEM_SUCCESS, "{}", last_message());
+    });
+}
+
+/// The message of the thread's last failure.
+pub fn last_message() -> String {
+    let text = cudamem_last_error_message();
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the thread's own message, valid until its next failure.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// How many calls of a run did what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Worked.
+    pub succeeded: usize,
+    /// Failed with a status that is not that of a defect.
+    pub refused: usize,
+}
+
+/// Runs the calls that the bytes say, and destroys what is left.
+///
+/// # Panics
+///
+/// A call met a defect, or wrote a result although it failed.
+pub fn run(bytes: &[u8]) -> Tally {
+    load();
+    let mut calls =
+        Calls { bytes, handles: Vec::new(), memory: vec![0x5a; ROOM].into_boxed_slice(), tally: Tally::default() };
+    calls.begin();
+    while !calls.bytes.is_empty() {
+        calls.step();
+    }
+    calls.end();
+    calls.tally
+}
+
+/// Which bits of a handle tell its kind (the library's own knowledge; here it only makes good handles likelier).
+fn kind(handle: u64) -> u64 {
+    handle >> 27 & 31
+}
+
+struct Calls<'bytes> {
+    bytes: &'bytes [u8],
+    /// Every handle that was ever made, destroyed or not.
+    handles: Vec<u64>,
+    memory: Box<[u8]>,
+    tally: Tally,
+}
+
+/// Handles of each type, chosen by the bytes.
+macro_rules! handles {
+    ($($name:ident: $handle:ident, $kind:literal;)*) => {
+        impl Calls<'_> { $(
+            fn $name(&mut self) -> $handle {
+                $handle { id: self.handle($kind) }
+            }
+        )* }
+    };
+}
+handles! {
+    text: cudamem_text, 1;
+    context: cudamem_context, 2;
+    stream: cudamem_stream, 3;
+    event: cudamem_event, 4;
+    resource: cudamem_resource, 5;
+    buffer: cudamem_buffer, 6;
+    mapped: cudamem_mapped, 7;
+    engine: cudamem_engine, 8;
+}
+
+impl Calls<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.bytes.split_first() else { return 0 };
+        self.bytes = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u64 {
+        (0..8).fold(0, |number, _| number << 8 | u64::from(self.byte()))
+    }
+
+    /// A handle: mostly one of the kind that is wanted; now and then any, null, or made up.
+    fn handle(&mut self, wanted: u64) -> u64 {
+        match self.byte() {
+            0..4 => 0,
+            4..8 => self.number(),
+            choice @ 8..16 if !self.handles.is_empty() => {
+                let known = self.handles[choice as usize % self.handles.len()];
+                known ^ 1 << (self.byte() % 64)
+            }
+            choice @ 16..40 if !self.handles.is_empty() => self.handles[choice as usize % self.handles.len()],
+            // The newest are the likeliest to live; the oldest is seldom destroyed.
+            choice => {
+                let alike = |handle: &&u64| kind(**handle) == wanted;
+                let newest = self.handles.iter().rev().filter(alike).nth(choice as usize % 8);
+                newest.or_else(|| self.handles.iter().find(alike)).copied().unwrap_or(0)
+            }
+        }
+    }
+
+    fn size(&mut self) -> usize {
+        match self.byte() {
+            0..8 => usize::MAX,
+            8..12 => self.number() as usize,
+            12..20 => 1 << (self.byte() % 64),
+            size @ 20..128 => size as usize - 20,
+            _ => (usize::from(self.byte()) << 8 | usize::from(self.byte())) % ROOM,
+        }
+    }
+
+    /// The program's memory for a copy of so many bytes; NULL for more than it has.
+    fn room(&mut self, size: usize) -> *mut c_void {
+        if size <= ROOM { self.memory.as_mut_ptr().cast() } else { ptr::null_mut() }
+    }
+
+    fn count(&mut self, status: cudamem_status) -> bool {
+        assert!((0..=CUDAMEM_ERROR_SYSTEM).contains(&status), "status {status}");
+        assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
+        *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
+        status == CUDAMEM_SUCCESS
+    }
+
+    /// A call that makes an object.
+    fn make<H: Copy>(
+        &mut self,
+        wrap: fn(u64) -> H,
+        id: fn(H) -> u64,
+        call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32,
+    ) {
+        let mut place = MaybeUninit::new(wrap(UNTOUCHED));
+        // Now and then there is no place.
+        let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
+        // SAFETY: it holds what it held before, or what the call wrote.
+        let made = id(unsafe { place.assume_init() });
+        if self.count(status) {
+            assert_ne!(made, UNTOUCHED, "nothing was written");
+            self.handles.push(made);
+        } else {
+            assert_eq!(made, UNTOUCHED, "a result of a call that failed: {}", last_message());
+        }
+    }
+
+    /// A call that tells something.
+    fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
+        let mut place = MaybeUninit::uninit();
+        let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
+        self.count(status);
+    }
+
+    /// What most sequences need.
+    fn begin(&mut self) {
+        let context = |id| cudamem_context { id };
+        self.make_sure(context, |made: cudamem_context| made.id, |place| cudamem_context_open_primary(0, place));
+        let here = context(self.handles[0]);
+        // SAFETY: no options.
+        self.make_sure(
+            |id| cudamem_stream { id },
+            |made| made.id,
+            |place| unsafe { cudamem_stream_create(here, ptr::null(), place) },
+        );
+        self.make_sure(
+            |id| cudamem_resource { id },
+            |made| made.id,
+            |place| cudamem_resource_create_device(here, place),
+        );
+        self.make_sure(
+            |id| cudamem_resource { id },
+            |made| made.id,
+            |place| cudamem_resource_create_mapped(here, 0, place),
+        );
+    }
+
+    fn make_sure<H: Copy>(
+        &mut self,
+        wrap: fn(u64) -> H,
+        id: fn(H) -> u64,
+        call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32,
+    ) {
+        let mut place = MaybeUninit::new(wrap(0));
+        assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS, "{}", last_message());
+        // SAFETY: it was written before.
+        self.handles.push(id(unsafe { place.assume_init() }));
+    }
+
+    fn step(&mut self) {
+        match self.byte() % 8 {
+            0 => self.make_object(),
+            1 | 2 => self.allocate(),
+            3 | 4 => self.copy(),
+            5 => self.ask(),
+            6 => self.work(),
+            _ => {
+                let wanted = u64::from(self.byte() % 9);
+                let handle = self.handle(wanted);
+                self.destroy(handle);
+            }
+        }
+    }
+
+    fn make_object(&mut self) {
+        let (context, stream, resource) = (self.context(), self.stream(), self.resource());
+        let flags = u32::from(self.byte() % 4);
+        let wrap: fn(u64) -> cudamem_resource = |id| cudamem_resource { id };
+        let id: fn(cudamem_resource) -> u64 = |made| made.id;
+        match self.byte() % 12 {
+            0 => self.make(|id| cudamem_context { id }, |made| made.id, |place| cudamem_context_open_primary(0, place)),
+            // SAFETY: no options.
+            1 => self.make(
+                |id| cudamem_stream { id },
+                |made| made.id,
+                |place| unsafe { cudamem_stream_create(context, ptr::null(), place) },
+            ),
+            2 => self.make(
+                |id| cudamem_event { id },
+                |made| made.id,
+                |place| cudamem_event_create(context, flags, place),
+            ),
+            3 => self.make(wrap, id, |place| cudamem_resource_create_device(context, place)),
+            4 => self.make(wrap, id, |place| cudamem_resource_create_pinned(context, flags, place)),
+            5 => self.make(wrap, id, |place| cudamem_resource_create_managed(context, flags, place)),
+            6 => self.make(wrap, id, |place| cudamem_resource_create_mapped(context, flags as i32, place)),
+            7 => {
+                let options = cudamem_driver_pool_options {
+                    size: size_of::<cudamem_driver_pool_options>(),
+                    memory: flags as i32,
+                    flags: 0,
+                    max_size: 0,
+                    release_threshold: u64::from(self.byte()) << 16,
+                };
+                // SAFETY: the options are as large as they say.
+                self.make(wrap, id, |place| unsafe { cudamem_resource_create_driver_pool(context, &options, place) });
+            }
+            8 | 9 => {
+                let options = cudamem_pool_options {
+                    size: size_of::<cudamem_pool_options>() - usize::from(self.byte() == 0),
+                    initial: self.size() as u64,
+                    smallest_growth: 0,
+                    largest_growth: 0,
+                    maximum: self.size() as u64,
+                    front_capacity: 0,
+                    trace_capacity: u64::from(self.byte()),
+                    growth_factor: f64::from(self.byte()) / 64.0,
+                    reuse: flags as i32,
+                    flags: u32::from(self.byte() % 5),
+                    on_out_of_memory: None,
+                    user: ptr::null_mut(),
+                };
+                // SAFETY: the options are as large as they say.
+                self.make(wrap, id, |place| unsafe { cudamem_pool_create(resource, &options, place) });
+            }
+            10 => self.make(|id| cudamem_engine { id }, |made| made.id, |place| cudamem_engine_create(context, place)),
+            _ => {
+                let status = cudamem_pool_release_stream(resource, stream);
+                self.count(status);
+            }
+        }
+    }
+
+    fn allocate(&mut self) {
+        let (resource, stream, buffer, mapped) = (self.resource(), self.stream(), self.buffer(), self.mapped());
+        let (offset, size) = (self.size(), self.size());
+        match self.byte() % 5 {
+            0 | 1 => self.make(
+                |id| cudamem_buffer { id },
+                |made| made.id,
+                |place| cudamem_buffer_allocate(resource, size, stream, place),
+            ),
+            2 => self.make(
+                |id| cudamem_buffer { id },
+                |made| made.id,
+                |place| cudamem_buffer_slice(buffer, offset, size, place),
+            ),
+            3 => self.make(
+                |id| cudamem_mapped { id },
+                |made| made.id,
+                |place| cudamem_mapped_allocate(resource, size, place),
+            ),
+            _ => self.make(
+                |id| cudamem_mapped { id },
+                |made| made.id,
+                |place| cudamem_mapped_slice(mapped, offset, size, place),
+            ),
+        }
+    }
+
+    fn copy(&mut self) {
+        let (buffer, source, mapped, engine) = (self.buffer(), self.buffer(), self.mapped(), self.engine());
+        let (offset, from, size) = (self.size(), self.size(), self.size());
+        let room = self.room(size);
+        let word = self.number();
+        let value_size = usize::from(self.byte() % 18);
+        // SAFETY: the room has as many bytes, or is NULL.
+        let status = unsafe {
+            match self.byte() % 16 {
+                0 => cudamem_buffer_write(buffer, offset, room, size),
+                1 => cudamem_buffer_read(buffer, offset, room, size),
+                2 => cudamem_buffer_copy(buffer, offset, source, from, size),
+                3 => cudamem_buffer_fill(buffer, offset, size, self.memory.as_ptr().cast(), value_size),
+                4 => cudamem_buffer_flush(buffer, offset, size),
+                5 => cudamem_buffer_invalidate(buffer, offset, size),
+                6 => cudamem_mapped_write(mapped, offset, room, size),
+                7 => cudamem_mapped_read(mapped, offset, room, size),
+                8 => cudamem_mapped_device_write(mapped, offset, room, size),
+                9 => cudamem_mapped_device_read(mapped, offset, room, size),
+                10 => cudamem_mapped_flush(mapped, offset, size),
+                11 => cudamem_mapped_invalidate(mapped, offset, size),
+                12 => cudamem_mapped_store_u32(mapped, offset, word as u32),
+                13 => cudamem_mapped_store_u64(mapped, offset, word),
+                14 => cudamem_engine_write_buffer(engine, buffer, offset, room, size),
+                _ => cudamem_engine_read_mapped(engine, mapped, offset, room, size),
+            }
+        };
+        self.count(status);
+    }
+
+    fn ask(&mut self) {
+        let (buffer, other, mapped, resource) = (self.buffer(), self.buffer(), self.mapped(), self.resource());
+        let (stream, event, context, text) = (self.stream(), self.event(), self.context(), self.text());
+        let offset = self.size();
+        match self.byte() % 12 {
+            0 => self.tell(|place| cudamem_buffer_get_size(buffer, place)),
+            1 => self.tell(|place| cudamem_buffer_get_device_pointer(buffer, place)),
+            2 => self.tell(|place| cudamem_buffer_get_host_pointer(buffer, place)),
+            3 => self.tell(|place| cudamem_buffer_equals(buffer, other, place)),
+            4 => self.tell(|place| cudamem_mapped_get_size(mapped, place)),
+            5 => self.tell(|place| cudamem_mapped_load_u32(mapped, offset, place)),
+            6 => self.tell(|place| cudamem_resource_get_access(resource, place)),
+            7 => self.tell(|place| cudamem_stream_is_done(stream, place)),
+            8 => self.tell(|place| cudamem_event_has_passed(event, place)),
+            9 => self.tell(|place| cudamem_context_get_raw(context, place)),
+            10 => {
+                self.make(|id| cudamem_text { id }, |made| made.id, |place| cudamem_pool_get_snapshot(resource, place))
+            }
+            _ => self.tell(|place| cudamem_text_get(text, place, None)),
+        }
+    }
+
+    fn work(&mut self) {
+        let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
+        let event = self.event();
+        let status = match self.byte() % 12 {
+            0 => cudamem_buffer_set_stream(buffer, stream),
+            1 => cudamem_buffer_record_use(buffer, stream),
+            2 => cudamem_buffer_synchronize(buffer),
+            3 => cudamem_buffer_destroy_on(buffer, stream),
+            4 => cudamem_stream_join(stream, other),
+            5 => cudamem_stream_wait_event(stream, event),
+            6 => cudamem_event_record(event, stream),
+            7 => cudamem_stream_synchronize(stream),
+            8 => cudamem_pool_trim(pool, self.size()),
+            9 => cudamem_pool_release_unused(pool),
+            10 => cudamem_pool_reserve(pool, self.size() % (1 << 24)),
+            _ => cudamem_resource_trim_driver_pool(pool, self.size()),
+        };
+        self.count(status);
+    }
+
+    /// Destroys a handle as each kind: at most one knows it.
+    fn destroy(&mut self, id: u64) {
+        let answers = [
+            cudamem_buffer_destroy(cudamem_buffer { id }),
+            cudamem_mapped_destroy(cudamem_mapped { id }),
+            cudamem_engine_destroy(cudamem_engine { id }),
+            cudamem_event_destroy(cudamem_event { id }),
+            cudamem_text_destroy(cudamem_text { id }),
+            cudamem_resource_destroy(cudamem_resource { id }),
+            cudamem_stream_destroy(cudamem_stream { id }),
+            cudamem_context_destroy(cudamem_context { id }),
+        ];
+        let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
+        assert!(id == 0 || known <= 1, "a handle of {known} kinds");
+        for status in answers {
+            self.count(status);
+        }
+    }
+
+    fn end(&mut self) {
+        for id in core::mem::take(&mut self.handles).into_iter().rev() {
+            self.destroy(id);
+        }
+    }
+}

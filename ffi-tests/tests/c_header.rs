@@ -1,0 +1,221 @@
+//! `include/cudamem.h` is what the sources of the C library give. `scripts/header` writes it anew.
+//!
+//! Each module becomes a group: its description, then its types, constants and functions as cbindgen writes them.
+
+use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The modules of the interface, in the order of the header.
+const GROUPS: [&str; 14] = [
+    "version", "status", "handles", "text", "library", "device", "context", "stream", "event", "resource", "pool",
+    "buffer", "mapped", "engine",
+];
+
+const HEAD: &str = "\
+/*
+ * libcudamem: memory shared by CPU and NVIDIA GPU, for C and C++.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * This file is made from the library's sources by scripts/header.
+ *
+ *     cudamem_context context;
+ *     cudamem_stream stream;
+ *     cudamem_resource device, pool;
+ *     cudamem_buffer buffer;
+ *     if (cudamem_context_open_primary(0, &context) || cudamem_stream_create(context, NULL, &stream) ||
+ *         cudamem_resource_create_device(context, &device) || cudamem_pool_create(device, NULL, &pool) ||
+ *         cudamem_buffer_allocate(pool, 4096, stream, &buffer) || cudamem_buffer_write(buffer, 0, data, sizeof data)) {
+ *         fprintf(stderr, \"%s\\n\", cudamem_last_error_message());
+ *     }
+ *
+ * Errors: every function that can fail returns a cudamem_status, which is 0 for success. Results are written on success
+ * only. The text of the calling thread's last failure is cudamem_last_error_message().
+ *
+ * Threads: every function may be called from any thread at any time, also with the same objects, unless it says otherwise.
+ *
+ * Pointers: a place for a result must not be NULL, unless the function says so. What a pointer points to must be there during
+ * the call: as many bytes as the argument beside it says, or a text that ends with a zero. The library keeps no pointer to the
+ * program's memory beyond the call, unless the function says so.
+ *
+ * Options: a struct of options, or of results, begins with its size, which the program sets: so programs and libraries of
+ * different releases understand each other. Set all other fields of options to zero first: zero is the default of each.
+ *
+ *     cudamem_stream_options options = {0};
+ *     options.size = sizeof options;
+ *
+ * Flags, enumerated values and sizes that this release does not know are CUDAMEM_ERROR_INVALID_ARGUMENT.
+ *
+ * Units: offsets and sizes are in bytes, times in seconds.
+ */
+#ifndef CUDAMEM_H
+#define CUDAMEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+";
+
+const TAIL: &str = "\
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUDAMEM_H */
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn version_macros() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let parts: Vec<&str> = version.split('.').collect();
+    let [major, minor, patch] = parts[..] else { panic!("{version} has three parts") };
+    format!(
+        "/** The release of this header. */\n\
+         #define CUDAMEM_VERSION_MAJOR {major}\n\
+         #define CUDAMEM_VERSION_MINOR {minor}\n\
+         #define CUDAMEM_VERSION_PATCH {patch}\n\
+         /** The release as one number, to be compared: major * 1000000 + minor * 1000 + patch. */\n\
+         #define CUDAMEM_VERSION_NUMBER \\\n    \
+         (CUDAMEM_VERSION_MAJOR * 1000000 + CUDAMEM_VERSION_MINOR * 1000 + CUDAMEM_VERSION_PATCH)\n\n"
+    )
+}
+
+/// `types` are written also where no function of the module uses them.
+fn config(types: Vec<String>) -> Config {
+    Config {
+        export: ExportConfig { include: types, ..ExportConfig::default() },
+        language: Language::C,
+        style: Style::Type,
+        no_includes: true,
+        usize_is_size_t: true,
+        documentation_style: DocumentationStyle::Doxy,
+        line_length: 120,
+        tab_width: 4,
+        ..Config::default()
+    }
+}
+
+/// The description that a module begins with: its title, and its text.
+fn description(source: &str) -> (String, String) {
+    let mut lines = source.lines().map_while(|line| line.strip_prefix("//!").map(str::trim));
+    let title = lines.next().expect("a module begins with its title").to_owned();
+    (title, lines.map(|line| format!("{}\n", format!(" * {line}").trim_end())).collect())
+}
+
+/// `Out<'_, T>` is the place of a result: to C a pointer, which cbindgen does not see through.
+fn with_plain_pointers(source: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = source;
+    while let Some(at) = rest.find("Out<'_, ") {
+        let inner = &rest[at + "Out<'_, ".len()..];
+        let mut depth = 1;
+        let end = inner
+            .find(|letter| {
+                depth += i32::from(letter == '<') - i32::from(letter == '>');
+                depth == 0
+            })
+            .expect("brackets are closed");
+        write!(plain, "{}*mut {}", &rest[..at], &inner[..end]).expect("a string takes all");
+        rest = &inner[end + 1..];
+    }
+    plain + rest
+}
+
+/// Comments of one line on one line, and lists of constants without gaps.
+fn compact(declarations: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in declarations.lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        match &mut lines[..] {
+            [.., begin, text] if line.trim() == "*/" && begin.trim() == "/**" => {
+                let text = text.trim().trim_start_matches("* ").to_owned();
+                lines.truncate(lines.len() - 2);
+                let constants = lines.len() >= 2 && lines[lines.len() - 2].starts_with("#define");
+                if constants && lines.last().is_some_and(String::is_empty) {
+                    lines.pop();
+                }
+                lines.push(format!("{}/** {text} */", indent.strip_suffix(' ').unwrap_or(indent)));
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+fn group(module: &str) -> String {
+    let source = std::fs::read_to_string(root().join(format!("src/{module}.rs"))).expect("the module is there");
+    let (title, text) = description(&source);
+    // Tests that make the header at once do not share files.
+    let thread = std::thread::current();
+    let name = format!("{}-{module}.rs", thread.name().unwrap_or("header"));
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&copy, with_plain_pointers(&source)).expect("the folder for temporary files is writable");
+    let types = source.split("pub struct ").skip(1).filter_map(|rest| rest.split([' ', '(']).next());
+    let types: Vec<String> = types.filter(|name| name.starts_with("cudamem_")).map(str::to_owned).collect();
+    let mut declarations = Vec::new();
+    let bindings =
+        Builder::new().with_src(&copy).with_config(config(types)).generate().expect("cbindgen reads the module");
+    bindings.write(&mut declarations);
+    let declarations = compact(&String::from_utf8(declarations).expect("cbindgen writes UTF-8"));
+    let line = "-".repeat(111 - title.len());
+    let macros = match module {
+        "version" => version_macros(),
+        "handles" => "/** As a size: all from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned(),
+        _ => String::new(),
+    };
+    format!("/* ---- {title} {line}\n{text} */\n\n{macros}{}\n\n", declarations.trim())
+}
+
+fn header() -> String {
+    let groups: String = GROUPS.into_iter().map(group).collect();
+    format!("{HEAD}{groups}{TAIL}")
+}
+
+#[test]
+fn the_header_is_what_the_sources_give() {
+    let file = root().join("include/cudamem.h");
+    let header = header();
+    if std::env::var_os("CUDAMEM_WRITE_HEADER").is_some() {
+        std::fs::write(&file, &header).expect("the header is writable");
+    }
+    let there = std::fs::read_to_string(&file).expect("the header is there");
+    assert!(there == header, "include/cudamem.h is not what the sources give: run scripts/header");
+}
+
+#[test]
+fn every_exported_function_is_in_the_header() {
+    let header = header();
+    let mut functions = 0;
+    for file in std::fs::read_dir(root().join("src")).expect("the sources are there") {
+        let path = file.expect("the sources are readable").path();
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).expect("the source is readable");
+        for declaration in source.split("#[unsafe(no_mangle)]").skip(1) {
+            let name = declaration.split("fn ").nth(1).and_then(|rest| rest.split(['(', '<']).next());
+            let name = name.expect("a function follows");
+            assert!(
+                header.contains(&format!(" {name}(")) || header.contains(&format!("*{name}(")),
+                "{name} is not in the header"
+            );
+            functions += 1;
+        }
+    }
+    assert!(functions > 80, "{functions}");
+}
+
+#[test]
+fn places_of_results_are_pointers() {
+    let plain = with_plain_pointers("fn f(a: Out<'_, *mut Out2<u8>>, b: Out<'_, bool>) {}");
+    assert_eq!(plain, "fn f(a: *mut *mut Out2<u8>, b: *mut bool) {}");
+}

@@ -1,0 +1,100 @@
+//! Random sequences of calls of the C library, on one thread and on several: no crash, no defect, and nothing left behind.
+
+use ffi_tests::c_calls::{Tally, load, run};
+use proptest::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// What is left behind can be seen only where no other test runs.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// On the software GPU that is linked in; others keep no ledger here.
+fn check_ledger() -> Result<(), TestCaseError> {
+    let left = softgpu::ledger();
+    prop_assert!(left.is_empty(), "left behind: {left}");
+    prop_assert_eq!(softgpu::misuse(), vec![]);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_sequence_of_calls_is_served_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        run(&bytes);
+        check_ledger()?;
+    }
+}
+
+/// Needs faults, which the software GPU alone has.
+#[test]
+fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
+    use core::mem::MaybeUninit;
+    use cudamem::{buffer::*, context::*, handles::*, resource::*, status::*, stream::*};
+
+    fn made<H>(call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32) -> H {
+        let mut place = MaybeUninit::uninit();
+        assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS);
+        // SAFETY: the call worked, and wrote its result.
+        unsafe { place.assume_init() }
+    }
+
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    load();
+    let context: cudamem_context = made(|place| cudamem_context_open_primary(0, place));
+    // SAFETY: no options.
+    let stream = made(|place| unsafe { cudamem_stream_create(context, core::ptr::null(), place) });
+    let device = made(|place| cudamem_resource_create_device(context, place));
+    let buffer = made(|place| cudamem_buffer_allocate(device, 100, stream, place));
+    let code = cuda_mem::cuda_sys::CUresult::CUDA_ERROR_LAUNCH_FAILED;
+    softgpu::faults([softgpu::Fault::call("cuMemFree_v2", 1, code)]);
+    let refused = cudamem_buffer_destroy(buffer);
+    let injected = softgpu::injected();
+    softgpu::faults([]);
+    if injected > 0 {
+        assert_eq!((refused, cudamem_last_driver_code()), (CUDAMEM_ERROR_DRIVER, code.0 as i32));
+        assert_eq!(made(|place| cudamem_buffer_get_size(buffer, place)), 100);
+        assert_eq!(cudamem_buffer_destroy(buffer), CUDAMEM_SUCCESS);
+    } else {
+        println!("skipped: the driver has no faults to inject");
+    }
+    assert_eq!(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem_resource_destroy(device);
+    cudamem_stream_destroy(stream);
+    cudamem_context_destroy(context);
+    check_ledger().expect("nothing is left");
+}
+
+#[test]
+fn sequences_reach_most_of_the_library() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = 1u64;
+    let bytes: Vec<u8> = (0..400_000)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect();
+    let Tally { succeeded, refused } = run(&bytes);
+    assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
+    check_ledger().expect("nothing is left");
+}
+
+#[test]
+fn threads_with_sequences_of_their_own_do_not_disturb_each_other() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    load();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            scope.spawn(move || {
+                let mut state = thread;
+                let mut next = || {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    (state >> 56) as u8
+                };
+                run(&(0..40_000).map(|_| next()).collect::<Vec<u8>>());
+            });
+        }
+    });
+    check_ledger().expect("nothing is left");
+}

@@ -1,0 +1,416 @@
+//! One call of the interface: its arguments are checked, its errors become a status and a message, and panics stop.
+
+use crate::handle::{self, Object, Refusal, Use};
+use crate::status::{
+    CUDAMEM_ERROR_INVALID_ARGUMENT, CUDAMEM_ERROR_INVALID_HANDLE, CUDAMEM_ERROR_OUT_OF_MEMORY, CUDAMEM_ERROR_PANIC,
+    CUDAMEM_SUCCESS, cudamem_status, status_of,
+};
+use crate::{callbacks, message};
+use core::any::Any;
+use core::ffi::{CStr, c_char, c_void};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
+use cuda_mem::{Error, Refused};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// cuda-mem says no.
+    Library(Error),
+    /// A handle stands for nothing, or for something else.
+    Handle { argument: &'static str, wanted: handle::Kind, value: u64, refusal: Refusal },
+    /// There are no handles left.
+    NoHandles(handle::Kind),
+    /// An argument of this interface cannot be.
+    Argument { argument: &'static str, value: String, rule: String },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Library(error) => fmt::Display::fmt(error, f),
+            Failure::Handle { argument, wanted, value, refusal } => {
+                let wanted = wanted.name();
+                match refusal {
+                    Refusal::Null => write!(f, "{argument} is the null handle, where {wanted} is needed"),
+                    Refusal::Kind(kind) => {
+                        write!(f, "{argument} ({value:#x}) is {}, where {wanted} is needed", kind.name())
+                    }
+                    Refusal::Destroyed => write!(f, "{argument} ({value:#x}) was {wanted} that has been destroyed"),
+                    Refusal::Unknown => write!(f, "{argument} ({value:#x}) is no handle that this library made"),
+                }
+            }
+            Failure::NoHandles(kind) => write!(f, "no handles are left for {}: destroy some", kind.name()),
+            Failure::Argument { argument, value, rule } => write!(f, "{argument} is {value}, but {rule}"),
+        }
+    }
+}
+
+/// What the body of a call gives.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// The place of a result; NULL where the program gave none.
+pub type Out<'call, T> = Option<&'call mut MaybeUninit<T>>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Library(error)
+    }
+}
+
+impl<V> From<Box<Refused<V>>> for Failure {
+    fn from(refused: Box<Refused<V>>) -> Self {
+        Failure::Library(refused.error)
+    }
+}
+
+/// A handle of the interface.
+pub trait Handle: Copy {
+    /// What it stands for.
+    type Object: Object;
+
+    fn new(id: u64) -> Self;
+    fn id(self) -> u64;
+}
+
+/// Ties a handle's type to its object.
+macro_rules! handle_type {
+    ($handle:ident: $object:ty, $kind:expr) => {
+        $crate::handle::object!($object: $kind);
+
+        impl $crate::call::Handle for $handle {
+            type Object = $object;
+
+            #[inline]
+            fn new(id: u64) -> Self {
+                Self { id }
+            }
+
+            #[inline]
+            fn id(self) -> u64 {
+                self.id
+            }
+        }
+    };
+}
+pub(crate) use handle_type;
+
+/// The object of a handle that is an argument.
+#[inline]
+pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Object>> {
+    let wanted = H::Object::KIND;
+    handle::find(handle.id()).map_err(|refusal| Failure::Handle { argument, wanted, value: handle.id(), refusal })
+}
+
+/// A new handle for an object. Where there is none left, the object is dropped.
+pub fn new_handle<H: Handle>(object: H::Object) -> Outcome<H> {
+    new_handle_with(|| Ok(object))
+}
+
+/// A new handle for an object that is made once there is one.
+#[inline]
+pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Object>) -> Outcome<H> {
+    match handle::insert_with(make) {
+        Ok(made) => Ok(H::new(made?)),
+        Err(handle::Full) => Err(Failure::NoHandles(H::Object::KIND)),
+    }
+}
+
+/// Ends the object of a handle; that of the null handle is none. In use by another thread, it is dropped by its last user.
+/// Where `end` fails, the handle stays valid.
+#[inline]
+pub fn destroy<H: Handle>(
+    argument: &'static str,
+    handle: H,
+    end: impl FnOnce(&mut H::Object) -> cuda_mem::Result<()>,
+) -> Outcome {
+    if handle.id() == 0 {
+        return Ok(());
+    }
+    let wanted = H::Object::KIND;
+    // Boxed, since what a call mostly gives back is no error, which need not be large.
+    match handle::remove(handle.id(), |object| end(object).map_err(Box::new)) {
+        Ok(ended) => ended.map_err(|error| Failure::Library(*error)),
+        Err(refusal) => Err(Failure::Handle { argument, wanted, value: handle.id(), refusal }),
+    }
+}
+
+/// What is only dropped: its errors are drop errors.
+pub fn drop_object<T>(_: &mut T) -> cuda_mem::Result<()> {
+    Ok(())
+}
+
+/// A place for a result, which must be there.
+#[inline]
+pub fn out<'call, T>(argument: &'static str, place: Out<'call, T>) -> Outcome<&'call mut MaybeUninit<T>> {
+    place.ok_or_else(|| invalid(argument, "NULL", "it points to where the result goes"))
+}
+
+#[cold]
+pub fn invalid(argument: &'static str, value: impl Into<String>, rule: impl Into<String>) -> Failure {
+    Failure::Argument { argument, value: value.into(), rule: rule.into() }
+}
+
+/// Refuses flags that this release does not know.
+pub fn check_flags(argument: &'static str, flags: u32, known: u32) -> Outcome {
+    match flags & !known {
+        0 => Ok(()),
+        unknown => Err(invalid(argument, format!("{flags:#x}"), format!("{unknown:#x} is no flag of this function"))),
+    }
+}
+
+/// Bytes that are read.
+///
+/// # Safety
+///
+/// `pointer` is NULL or readable for `size` bytes during the call.
+pub unsafe fn bytes<'call>(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome<&'call [u8]> {
+    check_bytes(argument, pointer, size)?;
+    // SAFETY: this function's contract; an empty slice needs an address that is not NULL.
+    Ok(if size == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer.cast(), size) } })
+}
+
+/// Bytes that are written.
+///
+/// # Safety
+///
+/// `pointer` is NULL or writable for `size` bytes during the call.
+pub unsafe fn bytes_mut<'call>(argument: &'static str, pointer: *mut c_void, size: usize) -> Outcome<&'call mut [u8]> {
+    check_bytes(argument, pointer, size)?;
+    // SAFETY: as above.
+    Ok(if size == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(pointer.cast(), size) } })
+}
+
+#[inline]
+fn check_bytes(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome {
+    if pointer.is_null() && size != 0 {
+        return Err(invalid(argument, "NULL", "it points to as many bytes as are copied"));
+    }
+    if size > isize::MAX as usize || pointer.addr().checked_add(size).is_none() {
+        return Err(invalid(argument, format!("{size} bytes"), "no memory is as large as that"));
+    }
+    Ok(())
+}
+
+/// Text that the program gives, or NULL for none.
+///
+/// # Safety
+///
+/// `text` is NULL or a C string that lives through the call.
+pub unsafe fn text<'call>(argument: &'static str, text: *const c_char) -> Outcome<Option<&'call str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: this function's contract.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it has to be UTF-8"))
+}
+
+/// A range of bytes, as every function takes it: an offset and a size, where CUDAMEM_WHOLE_SIZE is all from there on.
+pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Range<usize>> {
+    let size = if size == usize::MAX { length.saturating_sub(offset) } else { size };
+    match offset.checked_add(size) {
+        Some(end) if end <= length => Ok(offset..end),
+        _ => Err(Error::OutOfRange { call: "the range", offset, length: size, size: length }.into()),
+    }
+}
+
+/// Runs the body of a function: an error becomes a status and the thread's message, and a panic stops here.
+#[inline]
+pub fn run(call: &'static str, body: impl FnOnce() -> Outcome) -> cudamem_status {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => CUDAMEM_SUCCESS,
+        Ok(Err(failure)) => fail(call, failure),
+        Err(payload) => panicked(call, payload),
+    }
+}
+
+#[cold]
+fn fail(call: &'static str, failure: Failure) -> cudamem_status {
+    let (status, driver_code) = match &failure {
+        Failure::Library(error) => (status_of(error), error.driver_code().map_or(0, |code| code.0 as i32)),
+        Failure::Handle { .. } => (CUDAMEM_ERROR_INVALID_HANDLE, 0),
+        Failure::NoHandles(_) => (CUDAMEM_ERROR_OUT_OF_MEMORY, 0),
+        Failure::Argument { .. } => (CUDAMEM_ERROR_INVALID_ARGUMENT, 0),
+    };
+    report(call, status, driver_code, &failure.to_string())
+}
+
+#[cold]
+fn panicked(call: &'static str, payload: Box<dyn Any + Send>) -> cudamem_status {
+    let text = payload.downcast_ref::<&str>().copied();
+    let words =
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words");
+    let words = format!("a defect of libcudamem: {words}");
+    // A payload may panic when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(payload)));
+    report(call, CUDAMEM_ERROR_PANIC, 0, &words)
+}
+
+fn report(call: &'static str, status: cudamem_status, driver_code: i32, text: &str) -> cudamem_status {
+    message::set(status, driver_code, format!("{call}: {text}"), |text| callbacks::log(status, text));
+    status
+}
+
+/// Options, as the program's struct of a size says it: what a smaller one (of an older release) lacks is zero, which is
+/// each field's default; what a larger one (of a newer release) has more must be zero.
+///
+/// # Safety
+///
+/// `T` is a C struct that begins with its size as a `usize` and holds for all bytes. `options` is NULL, or points to such
+/// a size and to as many bytes.
+pub unsafe fn options<T: Options>(argument: &'static str, options: *const T) -> Outcome<T> {
+    // SAFETY: any bytes are an option struct, zeros too (`Options`).
+    let mut ours: T = unsafe { MaybeUninit::zeroed().assume_init() };
+    if options.is_null() {
+        return Ok(ours);
+    }
+    // SAFETY: this function's contract, by which there is at least the size; it is checked before any more is read.
+    let size = unsafe { struct_size(argument, options.cast(), T::FIRST_SIZE, align_of::<T>()) }?;
+    let known = size.min(size_of::<T>());
+    // SAFETY: both have as many bytes.
+    unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), ptr::from_mut(&mut ours).cast(), known) };
+    // SAFETY: the program's struct has `size` bytes.
+    let rest = unsafe { slice::from_raw_parts(options.cast::<u8>().add(known), size - known) };
+    if rest.iter().any(|byte| *byte != 0) {
+        let rule = format!("of a newer release's options, what follows the {known} bytes known here must be zero");
+        return Err(invalid(argument, format!("a struct of {size} bytes"), rule));
+    }
+    Ok(ours)
+}
+
+/// Fills in what a struct of results has room for; its size stays.
+///
+/// # Safety
+///
+/// As [`options`]; `info` is NULL or writable for as many bytes as it says.
+pub unsafe fn fill<T: Options>(argument: &'static str, info: *mut T, value: T) -> Outcome {
+    if info.is_null() {
+        return Err(invalid(argument, "NULL", "it points to where the result goes"));
+    }
+    // SAFETY: this function's contract.
+    let size = unsafe { struct_size(argument, info.cast(), T::FIRST_SIZE, align_of::<T>()) }?;
+    let head = size_of::<usize>();
+    let known = size.min(size_of::<T>());
+    // SAFETY: both have as many bytes; the first are the size.
+    unsafe {
+        ptr::copy_nonoverlapping(
+            ptr::from_ref(&value).cast::<u8>().add(head),
+            info.cast::<u8>().add(head),
+            known - head,
+        )
+    };
+    Ok(())
+}
+
+/// A C struct of options or of results that begins with its size.
+///
+/// # Safety
+///
+/// The struct is `repr(C)`, its first field is a `usize`, it has no padding, and any bytes are a value of it, zeros too.
+pub unsafe trait Options: Copy {
+    /// The size of the struct in the first release that had it.
+    const FIRST_SIZE: usize;
+}
+
+/// Reads and checks the size that a struct begins with.
+///
+/// # Safety
+///
+/// `place` is readable for a `usize`, if it is aligned to `alignment`.
+unsafe fn struct_size(argument: &'static str, place: *const usize, first: usize, alignment: usize) -> Outcome<usize> {
+    if !place.addr().is_multiple_of(alignment) {
+        return Err(invalid(argument, format!("{place:p}"), format!("its address must be a multiple of {alignment}")));
+    }
+    // SAFETY: this function's contract.
+    let size = unsafe { place.read() };
+    // No struct of any release will be as large as a page: such a number was never set.
+    if size < first || size > 4096 {
+        let rule = format!("its size field must be set to the struct's size, which is {first} or more");
+        return Err(invalid(argument, format!("a struct of size {size}"), rule));
+    }
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{CUDAMEM_ERROR_OUT_OF_RANGE, cudamem_last_error_message};
+
+    fn last() -> String {
+        let text = cudamem_last_error_message();
+        assert!(!text.is_null());
+        // SAFETY: the thread's own message, which no other call changes here.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn an_error_becomes_a_status_and_a_message() {
+        assert!(cudamem_last_error_message().is_null());
+        assert_eq!(run("t", || Ok(())), CUDAMEM_SUCCESS);
+        assert_eq!(run("cudamem_load", || out::<u32>("release", None).map(drop)), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        assert_eq!(last(), "cudamem_load: release is NULL, but it points to where the result goes");
+        assert_eq!(run("t", || range(1, 2, 2).map(drop)), CUDAMEM_ERROR_OUT_OF_RANGE);
+        assert_eq!(range(1, usize::MAX, 5).ok(), Some(1..5));
+        assert!(range(6, usize::MAX, 5).is_err() && range(usize::MAX, 2, 5).is_err());
+    }
+
+    #[test]
+    fn a_panic_stops_at_the_boundary_even_one_whose_payload_panics() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("again");
+            }
+        }
+        assert_eq!(run("t", || panic!("words {}", 7)), CUDAMEM_ERROR_PANIC);
+        assert_eq!(last(), "t: a defect of libcudamem: words 7");
+        assert_eq!(run("t", || std::panic::panic_any(Bomb)), CUDAMEM_ERROR_PANIC);
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Sample {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+    // SAFETY: three words, of which any bytes are a value.
+    unsafe impl Options for Sample {
+        const FIRST_SIZE: usize = 16;
+    }
+
+    fn read(words: &[u64]) -> Outcome<Sample> {
+        // SAFETY: the slice is as long as its first word says, or that word is refused.
+        unsafe { options("options", words.as_ptr().cast()) }
+    }
+
+    #[test]
+    fn options_of_older_and_newer_programs_are_understood_or_refused() {
+        // SAFETY: none are given.
+        let none: Outcome<Sample> = unsafe { options("options", ptr::null()) };
+        assert_eq!(none.ok(), Some(Sample { size: 0, first: 0, second: 0 }));
+        assert_eq!(read(&[24, 1, 2]).ok(), Some(Sample { size: 24, first: 1, second: 2 }));
+        assert_eq!(read(&[16, 1, 99]).ok(), Some(Sample { size: 16, first: 1, second: 0 }));
+        assert_eq!(read(&[32, 1, 2, 0]).ok(), Some(Sample { size: 32, first: 1, second: 2 }));
+        for wrong in [[32, 1, 2, 3], [0, 0, 0, 0], [15, 0, 0, 0], [u64::MAX, 0, 0, 0]] {
+            assert!(read(&wrong).is_err(), "{wrong:?}");
+        }
+        let odd = ptr::without_provenance::<Sample>(3);
+        // SAFETY: the address is refused before anything is read.
+        assert!(unsafe { options("options", odd) }.is_err());
+    }
+
+    #[test]
+    fn results_are_written_as_far_as_the_program_has_room() {
+        let mut place = [16u64, 0, 77];
+        let value = Sample { size: 24, first: 5, second: 6 };
+        // SAFETY: the place has the 16 bytes that it says.
+        assert!(unsafe { fill("info", place.as_mut_ptr().cast(), value) }.is_ok());
+        assert_eq!(place, [16, 5, 77]);
+        // SAFETY: NULL is refused.
+        assert!(unsafe { fill("info", ptr::null_mut(), value) }.is_err());
+    }
+}

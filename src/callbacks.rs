@@ -1,0 +1,68 @@
+//! The program's functions that are told of errors.
+
+use crate::message::c_text;
+use crate::status::{cudamem_status, status_of};
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+use cuda_mem::{DropError, DropErrorHook};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Is called with an error: its status, its message (valid during the call), and what was given along with the function.
+pub type Function = extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void);
+
+#[derive(Clone, Copy)]
+struct Callback {
+    function: Function,
+    user: *mut c_void,
+}
+
+// SAFETY: the header asks for functions that may be called, with what was given, on any thread.
+unsafe impl Send for Callback {}
+// SAFETY: as above.
+unsafe impl Sync for Callback {}
+
+/// A function that may be set and ended at any time.
+pub struct Hook {
+    /// Whether there is one: so that errors nobody is told of cost little.
+    set: AtomicBool,
+    callback: RwLock<Option<Callback>>,
+}
+
+impl Hook {
+    const fn new() -> Self {
+        Self { set: AtomicBool::new(false), callback: RwLock::new(None) }
+    }
+
+    pub fn set(&self, function: Option<Function>, user: *mut c_void) {
+        let mut callback = self.callback.write().unwrap_or_else(PoisonError::into_inner);
+        *callback = function.map(|function| Callback { function, user });
+        self.set.store(function.is_some(), Ordering::Release);
+    }
+
+    fn call(&self, status: cudamem_status, text: impl FnOnce(&mut dyn FnMut(&CStr))) {
+        if !self.set.load(Ordering::Acquire) {
+            return;
+        }
+        // Not under the lock: the function may call the library, and fail there.
+        let callback = *self.callback.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Callback { function, user }) = callback {
+            text(&mut |text| function(status, text.as_ptr(), user));
+        }
+    }
+}
+
+/// Told of every failure of a function.
+pub static LOG: Hook = Hook::new();
+/// Told of errors that nobody was there to receive.
+pub static DROP_ERRORS: Hook = Hook::new();
+
+pub fn log(status: cudamem_status, text: &CStr) {
+    LOG.call(status, |tell| tell(text));
+}
+
+/// What contexts and the driver tell.
+pub fn drop_error_hook() -> DropErrorHook {
+    Arc::new(|error: &DropError| {
+        DROP_ERRORS.call(status_of(&error.error), |tell| tell(&c_text(error.to_string())));
+    })
+}

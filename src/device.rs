@@ -1,0 +1,152 @@
+//! Devices
+//!
+//! A device is named by its ordinal: 0 up to, and without, the count.
+
+use crate::call::{Options, Out, Outcome, fill, invalid, out, run};
+use crate::library::driver;
+use crate::status::cudamem_status;
+use core::mem::size_of;
+use cuda_mem::{Device, Feature, Support};
+
+/// What a device is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_device_info {
+    /// sizeof(cudamem_device_info), set by the program.
+    pub size: usize,
+    /// The size of the device's memory in bytes.
+    pub total_memory: u64,
+    /// The device's identity: the same in every process and every API.
+    pub uuid: [u8; 16],
+    /// The device's name, which ends with a zero.
+    pub name: [u8; 256],
+    /// The device's PCI address as domain:bus:device.function, which ends with a zero.
+    pub pci_bus_id: [u8; 32],
+}
+
+// SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 bytes.
+unsafe impl Options for cudamem_device_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Pools of device memory.
+pub const CUDAMEM_FEATURE_DEVICE_POOLS: i32 = 0;
+/// Pools of host memory.
+pub const CUDAMEM_FEATURE_HOST_POOLS: i32 = 1;
+/// Pools of managed memory.
+pub const CUDAMEM_FEATURE_MANAGED_POOLS: i32 = 2;
+/// Pools that other processes can import.
+pub const CUDAMEM_FEATURE_SHARED_POOLS: i32 = 3;
+/// Managed memory.
+pub const CUDAMEM_FEATURE_MANAGED: i32 = 4;
+/// Managed memory that CPU and device use at the same time.
+pub const CUDAMEM_FEATURE_CONCURRENT_MANAGED: i32 = 5;
+/// Reserving addresses and mapping physical memory to them.
+pub const CUDAMEM_FEATURE_VIRTUAL_MEMORY: i32 = 6;
+/// Sharing of plain allocations and events between processes.
+pub const CUDAMEM_FEATURE_IPC: i32 = 7;
+/// Registering memory of the host.
+pub const CUDAMEM_FEATURE_HOST_REGISTER: i32 = 8;
+/// Streams that wait for and write words of 32 bits.
+pub const CUDAMEM_FEATURE_STREAM_MEMORY_OPERATIONS: i32 = 9;
+
+const FEATURES: [Feature; 10] = [
+    Feature::DevicePools,
+    Feature::HostPools,
+    Feature::ManagedPools,
+    Feature::SharedPools,
+    Feature::Managed,
+    Feature::ConcurrentManaged,
+    Feature::VirtualMemory,
+    Feature::Ipc,
+    Feature::HostRegister,
+    Feature::StreamMemoryOperations,
+];
+
+/// It cannot.
+pub const CUDAMEM_SUPPORT_NO: i32 = 0;
+/// It can.
+pub const CUDAMEM_SUPPORT_YES: i32 = 1;
+/// The driver is too old to know the question. It may well be able to: try.
+pub const CUDAMEM_SUPPORT_UNKNOWN: i32 = 2;
+
+pub(crate) fn device(ordinal: i32) -> Outcome<Device> {
+    Ok(driver()?.device(ordinal)?)
+}
+
+/// Gives the number of devices.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_device_count(count: Out<'_, i32>) -> cudamem_status {
+    run("cudamem_device_count", || {
+        let count = out("count", count)?;
+        count.write(i32::try_from(driver()?.device_count()?).unwrap_or(i32::MAX));
+        Ok(())
+    })
+}
+
+/// Tells what a device is. info->size is set by the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudamem_device_info) -> cudamem_status {
+    run("cudamem_device_get_info", || {
+        let device = device(ordinal)?;
+        let answer = cudamem_device_info {
+            size: size_of::<cudamem_device_info>(),
+            total_memory: device.total_memory()? as u64,
+            uuid: device.uuid()?.0,
+            name: characters(&device.name()?),
+            pci_bus_id: characters(&device.pci_bus_id()?),
+        };
+        // SAFETY: the header's rule for results.
+        unsafe { fill("info", info, answer) }
+    })
+}
+
+/// A text in a field, which ends with a zero also where it is cut off.
+fn characters<const N: usize>(text: &str) -> [u8; N] {
+    let mut field = [0; N];
+    let most = text.len().min(N - 1);
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    field[..end].copy_from_slice(&text.as_bytes()[..end]);
+    field
+}
+
+/// Tells whether a device supports a feature, one of CUDAMEM_FEATURE_... : support becomes one of CUDAMEM_SUPPORT_... .
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_device_supports(ordinal: i32, feature: i32, support: Out<'_, i32>) -> cudamem_status {
+    run("cudamem_device_supports", || {
+        let support = out("support", support)?;
+        let known = usize::try_from(feature).ok().and_then(|index| FEATURES.get(index));
+        let Some(known) = known else {
+            return Err(invalid("feature", feature.to_string(), "it is one of CUDAMEM_FEATURE_..."));
+        };
+        support.write(match device(ordinal)?.supports(*known)? {
+            Support::No => CUDAMEM_SUPPORT_NO,
+            Support::Yes => CUDAMEM_SUPPORT_YES,
+            Support::Unknown => CUDAMEM_SUPPORT_UNKNOWN,
+        });
+        Ok(())
+    })
+}
+
+/// Tells whether kernels of a device can be given access to another's memory. A device can to its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_device_can_access_peer(ordinal: i32, other: i32, can: Out<'_, bool>) -> cudamem_status {
+    run("cudamem_device_can_access_peer", || {
+        let can = out("can", can)?;
+        can.write(device(ordinal)?.can_access_peer(&device(other)?)?);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_with_a_zero_and_with_a_whole_character() {
+        assert_eq!(characters::<4>("abc"), *b"abc\0");
+        assert_eq!(characters::<4>("abcd"), *b"abc\0");
+        assert_eq!(characters::<4>("abé"), *b"ab\0\0");
+        assert_eq!(characters::<1>("a"), [0]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Events
+//!
+//! An event is a point in a stream that others can wait for.
+
+use crate::call::{self, Out, destroy, drop_object, handle_type, object, out, run};
+use crate::handle::Kind;
+use crate::handles::cudamem_context;
+use crate::handles::cudamem_event;
+use crate::handles::cudamem_stream;
+use crate::status::cudamem_status;
+use core::ffi::c_void;
+use cuda_mem::Event;
+
+handle_type!(cudamem_event: Event, Kind::Event);
+
+/// A flag of cudamem_event_create: the event has time stamps.
+pub const CUDAMEM_EVENT_TIMING: u32 = 1;
+
+/// Makes an event. flags is 0 or CUDAMEM_EVENT_TIMING.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_create(
+    context: cudamem_context,
+    flags: u32,
+    event: Out<'_, cudamem_event>,
+) -> cudamem_status {
+    run("cudamem_event_create", || {
+        let event = out("event", event)?;
+        call::check_flags("flags", flags, CUDAMEM_EVENT_TIMING)?;
+        let context = object("context", context)?;
+        let made =
+            if flags & CUDAMEM_EVENT_TIMING != 0 { Event::with_timing(&context)? } else { Event::new(&context)? };
+        event.write(call::new_handle(made)?);
+        Ok(())
+    })
+}
+
+/// Gives the driver's handle, a CUevent or cudaEvent_t. It is valid while the handle lives.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_get_raw(event: cudamem_event, raw: Out<'_, *mut c_void>) -> cudamem_status {
+    run("cudamem_event_get_raw", || {
+        let raw = out("raw", raw)?;
+        raw.write(object("event", event)?.raw().cast());
+        Ok(())
+    })
+}
+
+/// Sets the event to the stream's present end. The stream is of the event's context.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_record(event: cudamem_event, stream: cudamem_stream) -> cudamem_status {
+    run("cudamem_event_record", || Ok(object("event", event)?.record(&*object("stream", stream)?)?))
+}
+
+/// Tells whether the work before the event is done. An event that was never recorded has passed.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_has_passed(event: cudamem_event, passed: Out<'_, bool>) -> cudamem_status {
+    run("cudamem_event_has_passed", || {
+        let passed = out("passed", passed)?;
+        passed.write(object("event", event)?.has_passed()?);
+        Ok(())
+    })
+}
+
+/// Waits for the work before the event.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_synchronize(event: cudamem_event) -> cudamem_status {
+    run("cudamem_event_synchronize", || Ok(object("event", event)?.synchronize()?))
+}
+
+/// Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_elapsed(
+    event: cudamem_event,
+    later: cudamem_event,
+    seconds: Out<'_, f64>,
+) -> cudamem_status {
+    run("cudamem_event_elapsed", || {
+        let seconds = out("seconds", seconds)?;
+        seconds.write(object("event", event)?.elapsed(&*object("later", later)?)?.as_secs_f64());
+        Ok(())
+    })
+}
+
+/// Destroys an event. Work that waits for it goes on to do so. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_destroy(event: cudamem_event) -> cudamem_status {
+    run("cudamem_event_destroy", || destroy("event", event, drop_object))
+}

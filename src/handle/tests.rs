@@ -1,0 +1,150 @@
+//! Handles against a model, and beside other threads.
+
+use super::{Kind, Object, Refusal, find, insert_with, object, remove};
+use proptest::prelude::*;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug)]
+struct Counted(u32);
+
+object!(Counted: Kind::Buffer);
+
+/// Another kind.
+#[derive(Debug)]
+struct Other;
+object!(Other: Kind::Stream);
+
+fn insert<T: Object>(value: T) -> u64 {
+    insert_with(|| Ok::<T, ()>(value)).expect("there is room").expect("it is made")
+}
+
+fn insert_counted(value: u32) -> u64 {
+    insert(Counted(value))
+}
+
+fn end(_: &mut Counted) -> Result<(), ()> {
+    Ok(())
+}
+
+#[test]
+fn wrong_handles_are_told_apart() {
+    let handle = insert_counted(7);
+    let other = insert(Other);
+    assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(7));
+    assert_eq!(find::<Counted>(0).err(), Some(Refusal::Null));
+    assert_eq!(find::<Counted>(other).err(), Some(Refusal::Kind(Kind::Stream)));
+    assert_eq!(find::<Counted>(u64::MAX).err(), Some(Refusal::Unknown));
+    // A generation that is yet to come, and a slot that was never given out.
+    assert_eq!(find::<Counted>(handle + (1 << 60)).err(), Some(Refusal::Unknown));
+    assert_eq!(find::<Counted>(handle | 0x7ff_ffff).err(), Some(Refusal::Unknown));
+    assert_eq!(remove::<Counted, ()>(handle, end), Ok(Ok(())));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    assert_eq!(remove::<Counted, ()>(handle, end), Err(Refusal::Destroyed));
+    assert_eq!(remove::<Other, ()>(handle, |_| Ok(())), Err(Refusal::Kind(Kind::Buffer)));
+    assert_eq!(remove::<Other, ()>(other, |_| Ok(())), Ok(Ok(())));
+}
+
+#[test]
+fn a_refused_end_leaves_the_handle_as_it_was() {
+    let handle = insert_counted(1);
+    assert_eq!(remove(handle, |_: &mut Counted| Err("not now")), Ok(Err("not now")));
+    assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(1));
+    assert_eq!(remove(handle, end), Ok(Ok(())));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+}
+
+#[test]
+fn an_end_that_panics_still_ends_the_handle() {
+    let handle = insert_counted(1);
+    let panicked = std::panic::catch_unwind(|| remove::<Counted, ()>(handle, |_| panic!("while it ends")));
+    assert!(panicked.is_err());
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    let next = insert_counted(2);
+    assert_eq!(remove::<Counted, ()>(next, end), Ok(Ok(())));
+}
+
+#[test]
+fn a_value_that_cannot_be_made_takes_no_slot() {
+    let first = insert_counted(1);
+    assert_eq!(remove::<Counted, ()>(first, end), Ok(Ok(())));
+    assert_eq!(insert_with::<Counted, _>(|| Err("not now")), Ok(Err("not now")));
+    assert!(std::panic::catch_unwind(|| insert_with::<Counted, ()>(|| panic!("while it is made"))).is_err());
+    let second = insert_counted(2);
+    // The same slot, of the next generation.
+    assert_eq!(second, first + (1 << 32));
+    assert_eq!(remove::<Counted, ()>(second, end), Ok(Ok(())));
+}
+
+#[test]
+fn a_value_in_use_ends_with_its_last_use() {
+    let handle = insert_counted(3);
+    let (first, second) = (find::<Counted>(handle), find::<Counted>(handle));
+    assert_eq!(remove::<Counted, ()>(handle, |_| panic!("it is in use")), Ok(Ok(())));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    drop(first);
+    assert_eq!(second.map(|counted| counted.0).ok(), Some(3));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
+
+    /// Every handle ever made is tried after each step: those that live give their value, all others are refused.
+    #[test]
+    fn handles_are_as_a_list_of_what_lives(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..100)) {
+        let mut made: Vec<(u64, bool)> = Vec::new();
+        for (insert, which) in steps {
+            if insert || made.is_empty() {
+                let handle = insert_counted(made.len() as u32);
+                prop_assert!(!made.iter().any(|(old, _)| *old == handle));
+                made.push((handle, true));
+            } else {
+                let which = which.index(made.len());
+                let (handle, lives) = &mut made[which];
+                let expected = if *lives { Ok(Ok(())) } else { Err(Refusal::Destroyed) };
+                prop_assert_eq!(remove::<Counted, ()>(*handle, end), expected);
+                *lives = false;
+            }
+            for (value, (handle, lives)) in made.iter().enumerate() {
+                prop_assert_eq!(find::<Counted>(*handle).map(|counted| counted.0).ok(), lives.then_some(value as u32));
+            }
+        }
+        for (handle, _) in made {
+            let _ = remove::<Counted, ()>(handle, end);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Threaded(u64);
+object!(Threaded: Kind::Event);
+
+#[test]
+fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
+    const THREADS: u64 = 4;
+    let rounds = if cfg!(miri) { 20 } else { 5000 };
+    let handles: Vec<std::sync::atomic::AtomicU64> = (0..8).map(|_| Default::default()).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let handles = &handles;
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let place = &handles[((round * 7 + thread) % 8) as usize];
+                    // As every value that one thread gives another, a handle comes in order with what made it.
+                    let old = place.load(Ordering::Acquire);
+                    if let Ok(found) = find::<Threaded>(old) {
+                        assert_eq!(found.0 % 3, 0);
+                    }
+                    if round % 3 == 0 {
+                        let new = insert(Threaded(3 * round));
+                        let old = place.swap(new, Ordering::AcqRel);
+                        assert!(old == 0 || remove::<Threaded, ()>(old, |_| Ok(())).is_ok());
+                    }
+                }
+            });
+        }
+    });
+    for place in handles {
+        let handle = place.into_inner();
+        assert!(handle == 0 || remove::<Threaded, ()>(handle, |_| Ok(())).is_ok());
+    }
+}

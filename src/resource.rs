@@ -1,0 +1,371 @@
+//! Memory resources
+//!
+//! A resource is what buffers are allocated from: a way of the driver's to allocate, a pool of the driver's, mapped memory, or
+//! a pool over another resource (cudamem_pool_create). Buffers keep their resource alive, so that its handle may be destroyed
+//! before them.
+
+use crate::call::{
+    self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, options, out, run,
+};
+use crate::handle::Kind;
+use crate::handles::cudamem_context;
+use crate::handles::cudamem_resource;
+use crate::status::cudamem_status;
+use core::mem::size_of;
+use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{
+    Accessibility, Attachment, DeviceMemory, DevicePool, DriverPool, Kind as MemoryKind, ManagedMemory, ManagedPool,
+    PinnedMemory, PinnedOptions, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+};
+use cuda_mem::pool::Pool;
+use cuda_mem::{Buffer, MappedResource, Stream};
+
+/// A resource behind a handle.
+#[derive(Debug)]
+pub enum Resource {
+    /// One that can do no more than allocate.
+    Plain(SharedResource),
+    /// Mapped memory, which cudamem_mapped_allocate takes too.
+    Mapped {
+        /// As it was opened.
+        mapped: MappedResource,
+        /// As buffers hold it.
+        shared: SharedResource,
+    },
+    /// A pool of the driver's.
+    Driver {
+        /// As it was opened.
+        pool: AnyDriverPool,
+        /// As buffers hold it.
+        shared: SharedResource,
+    },
+    /// A pool of ours.
+    Pool(Pool<Any>),
+}
+
+/// A pool of the driver's, of any kind.
+#[derive(Debug)]
+pub enum AnyDriverPool {
+    /// Of device memory.
+    Device(DevicePool),
+    /// Of page-locked memory of the host.
+    Pinned(PinnedPool),
+    /// Of managed memory.
+    Managed(ManagedPool),
+}
+
+handle_type!(cudamem_resource: Resource, Kind::Resource);
+
+impl Resource {
+    /// The resource, for what holds it.
+    pub(crate) fn share(&self) -> SharedResource {
+        match self {
+            Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
+                shared.clone()
+            }
+            Resource::Pool(pool) => pool.share(),
+        }
+    }
+
+    /// Bytes of it. They are as the memory has them: any are a value.
+    #[inline]
+    pub(crate) fn allocate(&self, size: usize, stream: &Stream) -> cuda_mem::Result<Buffer<u8, Any>> {
+        // SAFETY: memory of the driver's always has bytes, and every byte is a value of `u8`.
+        unsafe {
+            match self {
+                Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
+                Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
+                    Buffer::uninit_assumed(shared, size, stream)
+                }
+            }
+        }
+    }
+
+    fn driver<K: MemoryKind>(pool: DriverPool<K>, wrap: impl FnOnce(DriverPool<K>) -> AnyDriverPool) -> Self {
+        Resource::Driver { shared: pool.share(), pool: wrap(pool) }
+    }
+}
+
+/// Makes a resource of device memory, by cuMemAlloc: for large blocks that live long.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_device(
+    context: cudamem_context,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_device", || {
+        let resource = out("resource", resource)?;
+        let made = DeviceMemory::new(&*object("context", context)?).share();
+        resource.write(call::new_handle(Resource::Plain(made))?);
+        Ok(())
+    })
+}
+
+/// A flag of cudamem_resource_create_pinned: the CPU's writes go past its caches, which is faster for the device to read, and
+/// very slow for the CPU to read.
+pub const CUDAMEM_PINNED_WRITE_COMBINED: u32 = 1;
+
+/// Makes a resource of page-locked memory of the host, by cuMemHostAlloc: a slow call, and a free that waits for the device.
+/// flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_pinned(
+    context: cudamem_context,
+    flags: u32,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_pinned", || {
+        let resource = out("resource", resource)?;
+        call::check_flags("flags", flags, CUDAMEM_PINNED_WRITE_COMBINED)?;
+        let mut settings = PinnedOptions::default();
+        settings.write_combined = flags & CUDAMEM_PINNED_WRITE_COMBINED != 0;
+        let made = PinnedMemory::with_options(&*object("context", context)?, settings).share();
+        resource.write(call::new_handle(Resource::Plain(made))?);
+        Ok(())
+    })
+}
+
+/// A flag of cudamem_resource_create_managed: kernels may use the memory only once it was attached to a stream, and the CPU at
+/// any time. Devices with concurrent managed access do not make the difference.
+pub const CUDAMEM_MANAGED_ATTACH_HOST: u32 = 1;
+
+/// Makes a resource of managed memory, which the driver moves between device and host. flags is 0 or
+/// CUDAMEM_MANAGED_ATTACH_HOST.
+///
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_managed(
+    context: cudamem_context,
+    flags: u32,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_managed", || {
+        let resource = out("resource", resource)?;
+        call::check_flags("flags", flags, CUDAMEM_MANAGED_ATTACH_HOST)?;
+        let attachment = if flags == 0 { Attachment::Global } else { Attachment::Host };
+        let made = ManagedMemory::with_attachment(&*object("context", context)?, attachment)?.share();
+        resource.write(call::new_handle(Resource::Plain(made))?);
+        Ok(())
+    })
+}
+
+/// Coherent where the device offers it.
+pub const CUDAMEM_COHERENCE_PREFERRED: i32 = 0;
+/// Coherent, or an error.
+pub const CUDAMEM_COHERENCE_REQUIRED: i32 = 1;
+/// Treated as non-coherent even where it is coherent: to find missing flushes.
+pub const CUDAMEM_COHERENCE_FORCED_NON_COHERENT: i32 = 2;
+
+/// Makes a resource of mapped memory: device memory that the CPU addresses too. coherence is one of CUDAMEM_COHERENCE_... .
+/// The first one of a process takes a tenth of a second or more.
+///
+/// Errors: CUDAMEM_ERROR_LOAD or CUDAMEM_ERROR_VKGDR if a library, Vulkan, or the device in Vulkan is missing; the message says
+/// which.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_mapped(
+    context: cudamem_context,
+    coherence: i32,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_mapped", || {
+        let resource = out("resource", resource)?;
+        let wish = match coherence {
+            CUDAMEM_COHERENCE_PREFERRED => CoherenceWish::Preferred,
+            CUDAMEM_COHERENCE_REQUIRED => CoherenceWish::Required,
+            CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
+            _ => return Err(invalid("coherence", coherence.to_string(), "it is one of CUDAMEM_COHERENCE_...")),
+        };
+        let mapped = MappedResource::with_coherence(&*object("context", context)?, wish)?;
+        let shared = mapped.share();
+        resource.write(call::new_handle(Resource::Mapped { mapped, shared })?);
+        Ok(())
+    })
+}
+
+/// Device memory.
+pub const CUDAMEM_MEMORY_DEVICE: i32 = 0;
+/// Page-locked memory of the host.
+pub const CUDAMEM_MEMORY_PINNED: i32 = 1;
+/// Managed memory.
+pub const CUDAMEM_MEMORY_MANAGED: i32 = 2;
+
+/// A flag of cudamem_driver_pool_options: other processes may import the pool.
+pub const CUDAMEM_DRIVER_POOL_SHAREABLE: u32 = 1;
+
+/// How a pool of the driver's is made. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_driver_pool_options {
+    /// sizeof(cudamem_driver_pool_options).
+    pub size: usize,
+    /// One of CUDAMEM_MEMORY_... .
+    pub memory: i32,
+    /// CUDAMEM_DRIVER_POOL_... combined by |.
+    pub flags: u32,
+    /// The most that the pool holds, in bytes. 0 for the size of the device's memory; of other memory, for no limit.
+    pub max_size: u64,
+    /// How much unused memory the pool keeps when a stream is waited for, in bytes. 0 for all of it.
+    pub release_threshold: u64,
+}
+
+// SAFETY: 8 + 4 + 4 + 8 + 8 bytes of numbers.
+unsafe impl Options for cudamem_driver_pool_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Makes a pool of the driver's (cuMemPoolCreate), which allocates and frees in stream order. options may be NULL, for device
+/// memory.
+///
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver has no such pools.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
+    context: cudamem_context,
+    options: *const cudamem_driver_pool_options,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_driver_pool", || {
+        let resource = out("resource", resource)?;
+        // SAFETY: the header's rule for options.
+        let chosen = unsafe { self::options("options", options) }?;
+        call::check_flags("options.flags", chosen.flags, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
+        let size = |argument, bytes: u64| {
+            usize::try_from(bytes).map_err(|_| invalid(argument, bytes.to_string(), "no memory is as large as that"))
+        };
+        let mut settings = PoolOptions::default();
+        settings.shareable = chosen.flags & CUDAMEM_DRIVER_POOL_SHAREABLE != 0;
+        if chosen.max_size != 0 {
+            settings.max_size = Some(size("options.max_size", chosen.max_size)?);
+        }
+        if chosen.release_threshold != 0 {
+            settings.release_threshold = size("options.release_threshold", chosen.release_threshold)?;
+        }
+        let context = object("context", context)?;
+        let made = match chosen.memory {
+            CUDAMEM_MEMORY_DEVICE => Resource::driver(DevicePool::new(&context, &settings)?, AnyDriverPool::Device),
+            CUDAMEM_MEMORY_PINNED => Resource::driver(PinnedPool::new(&context, &settings)?, AnyDriverPool::Pinned),
+            CUDAMEM_MEMORY_MANAGED => Resource::driver(ManagedPool::new(&context, &settings)?, AnyDriverPool::Managed),
+            other => return Err(invalid("options.memory", other.to_string(), "it is one of CUDAMEM_MEMORY_...")),
+        };
+        resource.write(call::new_handle(made)?);
+        Ok(())
+    })
+}
+
+/// Opens the pool that the context's device allocates from at present (cuDeviceGetMemPool). It belongs to the whole process.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_open_current_pool(
+    context: cudamem_context,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_open_current_pool", || {
+        let resource = out("resource", resource)?;
+        let pool = DevicePool::current(&*object("context", context)?)?;
+        resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device))?);
+        Ok(())
+    })
+}
+
+/// Kernels may address the memory.
+pub const CUDAMEM_ACCESS_DEVICE: u32 = 1;
+/// The CPU may address the memory.
+pub const CUDAMEM_ACCESS_HOST: u32 = 2;
+/// The driver moves the memory between the two.
+pub const CUDAMEM_ACCESS_MANAGED: u32 = 4;
+
+pub(crate) fn access_flags(accessibility: Accessibility) -> u32 {
+    let flag = |on, flag| if on { flag } else { 0 };
+    flag(accessibility.device, CUDAMEM_ACCESS_DEVICE)
+        | flag(accessibility.host, CUDAMEM_ACCESS_HOST)
+        | flag(accessibility.managed, CUDAMEM_ACCESS_MANAGED)
+}
+
+/// Tells who may address memory of the resource: access becomes CUDAMEM_ACCESS_... combined by |.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_access(resource: cudamem_resource, access: Out<'_, u32>) -> cudamem_status {
+    run("cudamem_resource_get_access", || {
+        let access = out("access", access)?;
+        access.write(access_flags(object("resource", resource)?.share().accessibility()));
+        Ok(())
+    })
+}
+
+/// What a pool of the driver's has, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_driver_pool_info {
+    /// sizeof(cudamem_driver_pool_info), set by the program.
+    pub size: usize,
+    /// What the pool has of the system.
+    pub reserved: u64,
+    /// The most that it had.
+    pub reserved_high: u64,
+    /// What of that is allocated.
+    pub used: u64,
+    /// The most that was.
+    pub used_high: u64,
+    /// How much unused memory the pool keeps when a stream is waited for.
+    pub release_threshold: u64,
+}
+
+// SAFETY: numbers of 8 bytes.
+unsafe impl Options for cudamem_driver_pool_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Does something with a pool of the driver's, whatever its kind.
+macro_rules! with_driver_pool {
+    ($resource:expr, $pool:ident => $body:expr) => {
+        match driver_pool(&$resource)? {
+            AnyDriverPool::Device($pool) => $body,
+            AnyDriverPool::Pinned($pool) => $body,
+            AnyDriverPool::Managed($pool) => $body,
+        }
+    };
+}
+
+fn driver_pool(resource: &Resource) -> Outcome<&AnyDriverPool> {
+    match resource {
+        Resource::Driver { pool, .. } => Ok(pool),
+        _ => Err(invalid("resource", "another resource", "it is a pool of the driver's")),
+    }
+}
+
+/// Tells what a pool of the driver's has. info->size is set by the program.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_get_driver_pool_info(
+    resource: cudamem_resource,
+    info: *mut cudamem_driver_pool_info,
+) -> cudamem_status {
+    run("cudamem_resource_get_driver_pool_info", || {
+        let resource = object("resource", resource)?;
+        let attributes = with_driver_pool!(resource, pool => pool.attributes()?);
+        let answer = cudamem_driver_pool_info {
+            size: size_of::<cudamem_driver_pool_info>(),
+            reserved: attributes.reserved as u64,
+            reserved_high: attributes.reserved_high as u64,
+            used: attributes.used as u64,
+            used_high: attributes.used_high as u64,
+            release_threshold: attributes.release_threshold as u64,
+        };
+        // SAFETY: the header's rule for results.
+        unsafe { fill("info", info, answer) }
+    })
+}
+
+/// Gives unused memory of a pool of the driver's back to the system, as long as at least keep bytes stay.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_trim_driver_pool(resource: cudamem_resource, keep: usize) -> cudamem_status {
+    run("cudamem_resource_trim_driver_pool", || {
+        let resource = object("resource", resource)?;
+        Ok(with_driver_pool!(resource, pool => pool.trim_to(keep))?)
+    })
+}
+
+/// Destroys the handle. The resource ends when no memory of it is left. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_destroy(resource: cudamem_resource) -> cudamem_status {
+    run("cudamem_resource_destroy", || destroy("resource", resource, drop_object))
+}

@@ -1,0 +1,131 @@
+//! Status
+//!
+//! What functions return. The message of the calling thread's last failure has the details: the function, the argument,
+//! its value, what it must be, and what to do.
+
+use crate::message;
+use core::ffi::{CStr, c_char};
+use cuda_mem::Error;
+
+/// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
+pub type cudamem_status = i32;
+
+/// It worked.
+pub const CUDAMEM_SUCCESS: cudamem_status = 0;
+/// An argument is NULL or out of its range; a flag, an enumerated value or a size of a struct is unknown.
+pub const CUDAMEM_ERROR_INVALID_ARGUMENT: cudamem_status = 1;
+/// A library (the CUDA driver, vkgdr) was not found.
+pub const CUDAMEM_ERROR_LOAD: cudamem_status = 2;
+/// The loaded library is too old for what was asked.
+pub const CUDAMEM_ERROR_MISSING_SYMBOL: cudamem_status = 3;
+/// The CUDA driver refused; cudamem_last_driver_code has its code.
+pub const CUDAMEM_ERROR_DRIVER: cudamem_status = 4;
+/// The vkgdr library refused; the message has its words.
+pub const CUDAMEM_ERROR_VKGDR: cudamem_status = 5;
+/// There is not enough memory, or a limit is reached. The same call may succeed when some is freed.
+pub const CUDAMEM_ERROR_OUT_OF_MEMORY: cudamem_status = 6;
+/// A range lies outside of its memory.
+pub const CUDAMEM_ERROR_OUT_OF_RANGE: cudamem_status = 7;
+/// An offset, a size or an address is not the multiple that it must be.
+pub const CUDAMEM_ERROR_MISALIGNED: cudamem_status = 8;
+/// The driver, the library or the device cannot do this.
+pub const CUDAMEM_ERROR_UNSUPPORTED: cudamem_status = 9;
+/// A defect of libcudamem: the call was given up. Please report it with the message.
+pub const CUDAMEM_ERROR_PANIC: cudamem_status = 10;
+/// A handle is null, of another kind, was destroyed, or was never made. Nothing was touched.
+pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
+/// The process was forked after the driver was loaded, which does not survive that.
+pub const CUDAMEM_ERROR_FORKED: cudamem_status = 12;
+/// The operating system refused a call.
+pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
+
+/// One row for each status, in the order of the numbers.
+const NAMES: [&CStr; 14] = [
+    c"CUDAMEM_SUCCESS",
+    c"CUDAMEM_ERROR_INVALID_ARGUMENT",
+    c"CUDAMEM_ERROR_LOAD",
+    c"CUDAMEM_ERROR_MISSING_SYMBOL",
+    c"CUDAMEM_ERROR_DRIVER",
+    c"CUDAMEM_ERROR_VKGDR",
+    c"CUDAMEM_ERROR_OUT_OF_MEMORY",
+    c"CUDAMEM_ERROR_OUT_OF_RANGE",
+    c"CUDAMEM_ERROR_MISALIGNED",
+    c"CUDAMEM_ERROR_UNSUPPORTED",
+    c"CUDAMEM_ERROR_PANIC",
+    c"CUDAMEM_ERROR_INVALID_HANDLE",
+    c"CUDAMEM_ERROR_FORKED",
+    c"CUDAMEM_ERROR_SYSTEM",
+];
+
+/// The status of an error of cuda-mem.
+pub fn status_of(error: &Error) -> cudamem_status {
+    match error {
+        error if error.is_out_of_memory() => CUDAMEM_ERROR_OUT_OF_MEMORY,
+        Error::InvalidArgument { .. } => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        Error::Load(_) => CUDAMEM_ERROR_LOAD,
+        Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
+        Error::Driver(_) => CUDAMEM_ERROR_DRIVER,
+        Error::Forked { .. } => CUDAMEM_ERROR_FORKED,
+        Error::Vkgdr { .. } => CUDAMEM_ERROR_VKGDR,
+        Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
+        Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
+        Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        // A later variant of cuda-mem that this release does not know is something it does not offer.
+        _ => CUDAMEM_ERROR_UNSUPPORTED,
+    }
+}
+
+/// Gives the name of a status, such as "CUDAMEM_ERROR_DRIVER"; for a value that this release does not know,
+/// "CUDAMEM_ERROR_UNKNOWN". The text is static.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_status_name(status: cudamem_status) -> *const c_char {
+    let known = usize::try_from(status).ok().and_then(|index| NAMES.get(index));
+    known.copied().unwrap_or(c"CUDAMEM_ERROR_UNKNOWN").as_ptr()
+}
+
+/// Gives the message of the calling thread's last failure, or NULL if it had none. The text is valid until the same
+/// thread's next failure, or until the thread ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_last_error_message() -> *const c_char {
+    message::last_text()
+}
+
+/// Gives the status of the calling thread's last failure, or CUDAMEM_SUCCESS if it had none.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_last_error() -> cudamem_status {
+    message::last_status()
+}
+
+/// Gives the CUDA driver's own code (CUresult) of the calling thread's last failure, or 0 if the driver had no part in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_last_driver_code() -> i32 {
+    message::last_driver_code()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_name_and_unknown_ones_say_so() {
+        let name = |status| {
+            // SAFETY: the function gives text that lives forever.
+            unsafe { CStr::from_ptr(cudamem_status_name(status)) }.to_string_lossy()
+        };
+        assert_eq!(name(CUDAMEM_SUCCESS), "CUDAMEM_SUCCESS");
+        assert_eq!(name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC");
+        assert_eq!(name(CUDAMEM_ERROR_SYSTEM), "CUDAMEM_ERROR_SYSTEM");
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_SYSTEM);
+        assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
+    }
+
+    #[test]
+    fn errors_become_the_status_that_says_what_to_do() {
+        let limit = Error::LimitReached { call: "t", requested: 1, used: 1, limit: 1 };
+        assert_eq!(status_of(&limit), CUDAMEM_ERROR_OUT_OF_MEMORY);
+        let range = Error::OutOfRange { call: "t", offset: 1, length: 2, size: 3 };
+        assert_eq!(status_of(&range), CUDAMEM_ERROR_OUT_OF_RANGE);
+        assert_eq!(status_of(&Error::Forked { call: "t", loaded_by: 1, process: 2 }), CUDAMEM_ERROR_FORKED);
+        assert_eq!(status_of(&Error::ImportedPool { call: "t" }), CUDAMEM_ERROR_UNSUPPORTED);
+    }
+}

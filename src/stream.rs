@@ -1,0 +1,171 @@
+//! Streams
+//!
+//! Work given to one stream is done in order.
+
+use crate::call::{self, Options, Out, destroy, drop_object, handle_type, invalid, object, options, out, run};
+use crate::handle::Kind;
+use crate::handles::cudamem_context;
+use crate::handles::cudamem_event;
+use crate::handles::cudamem_stream;
+use crate::status::cudamem_status;
+use core::ffi::c_void;
+use core::mem::size_of;
+use cuda_mem::{Stream, StreamOptions};
+
+handle_type!(cudamem_stream: Stream, Kind::Stream);
+
+/// A flag of cudamem_stream_options: work of the stream also waits for, and holds back, the legacy default stream.
+pub const CUDAMEM_STREAM_BLOCKING: u32 = 1;
+
+/// How a stream is made. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_stream_options {
+    /// sizeof(cudamem_stream_options).
+    pub size: usize,
+    /// CUDAMEM_STREAM_... combined by |.
+    pub flags: u32,
+    /// Smaller is more urgent. A priority outside of the device's range is brought into it.
+    pub priority: i32,
+}
+
+// SAFETY: 8 + 4 + 4 bytes of numbers.
+unsafe impl Options for cudamem_stream_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Makes a stream. options may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_stream_create(
+    context: cudamem_context,
+    options: *const cudamem_stream_options,
+    stream: Out<'_, cudamem_stream>,
+) -> cudamem_status {
+    run("cudamem_stream_create", || {
+        let stream = out("stream", stream)?;
+        // SAFETY: the header's rule for options.
+        let chosen = unsafe { self::options("options", options) }?;
+        call::check_flags("options.flags", chosen.flags, CUDAMEM_STREAM_BLOCKING)?;
+        let mut settings = StreamOptions::default();
+        settings.blocking = chosen.flags & CUDAMEM_STREAM_BLOCKING != 0;
+        settings.priority = chosen.priority;
+        let made = Stream::with_options(&*object("context", context)?, settings)?;
+        stream.write(call::new_handle(made)?);
+        Ok(())
+    })
+}
+
+/// Uses a stream of the program's: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default stream. It
+/// must stay alive while the handle lives, and memory and pools use the stream; it is not destroyed with them. A stream that
+/// means another on each thread (cudaStreamPerThread) is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_stream_borrow(
+    context: cudamem_context,
+    raw: *mut c_void,
+    stream: Out<'_, cudamem_stream>,
+) -> cudamem_status {
+    run("cudamem_stream_borrow", || {
+        const LEGACY: usize = 1;
+        const PER_THREAD: usize = 2;
+        let stream = out("stream", stream)?;
+        let context = object("context", context)?;
+        let borrowed = match raw.addr() {
+            0 | LEGACY => Stream::legacy_default(&context),
+            PER_THREAD => {
+                return Err(invalid(
+                    "raw",
+                    "the per-thread default stream",
+                    "a stream is the same one on every thread",
+                ));
+            }
+            // SAFETY: the program keeps it alive.
+            _ => unsafe { Stream::borrow_raw(&context, raw.cast()) },
+        };
+        stream.write(call::new_handle(borrowed)?);
+        Ok(())
+    })
+}
+
+/// Gives the driver's handle, a CUstream or cudaStream_t. It is valid while the handle lives.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_get_raw(stream: cudamem_stream, raw: Out<'_, *mut c_void>) -> cudamem_status {
+    run("cudamem_stream_get_raw", || {
+        let raw = out("raw", raw)?;
+        raw.write(object("stream", stream)?.raw().cast());
+        Ok(())
+    })
+}
+
+/// Waits until all work given to the stream so far is done.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_synchronize(stream: cudamem_stream) -> cudamem_status {
+    run("cudamem_stream_synchronize", || Ok(object("stream", stream)?.synchronize()?))
+}
+
+/// Tells whether all work given to the stream so far is done.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_is_done(stream: cudamem_stream, done: Out<'_, bool>) -> cudamem_status {
+    run("cudamem_stream_is_done", || {
+        let done = out("done", done)?;
+        done.write(object("stream", stream)?.is_done()?);
+        Ok(())
+    })
+}
+
+/// Lets work given to the stream from now on wait for an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_wait_event(stream: cudamem_stream, event: cudamem_event) -> cudamem_status {
+    run("cudamem_stream_wait_event", || Ok(object("stream", stream)?.wait(&*object("event", event)?)?))
+}
+
+/// Lets work given to the stream from now on wait for all work given to other so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_join(stream: cudamem_stream, other: cudamem_stream) -> cudamem_status {
+    run("cudamem_stream_join", || Ok(object("stream", stream)?.join(&*object("other", other)?)?))
+}
+
+/// A function of the host that a stream runs, with what was given along with it.
+pub type cudamem_host_function = Option<extern "C" fn(user: *mut c_void)>;
+
+struct HostCall {
+    function: extern "C" fn(*mut c_void),
+    user: *mut c_void,
+}
+
+// SAFETY: the header asks for a function that may be called, with what was given, on another thread.
+unsafe impl Send for HostCall {}
+
+impl HostCall {
+    fn run(self) {
+        (self.function)(self.user);
+    }
+}
+
+/// Runs a function on the host, on a thread of the driver, when all earlier work of the stream is done; later work waits for
+/// it. The function must call neither CUDA nor this library, and must not unwind.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if the stream captures a graph. The function is then not called.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_launch_host_function(
+    stream: cudamem_stream,
+    function: cudamem_host_function,
+    user: *mut c_void,
+) -> cudamem_status {
+    run("cudamem_stream_launch_host_function", || {
+        let Some(function) = function else {
+            return Err(invalid("function", "NULL", "it is the function to be called"));
+        };
+        let call = HostCall { function, user };
+        Ok(object("stream", stream)?.launch_host_function(move || call.run())?)
+    })
+}
+
+/// Destroys the handle. The stream ends when its work is done and no memory has it as its home. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_destroy(stream: cudamem_stream) -> cudamem_status {
+    run("cudamem_stream_destroy", || destroy("stream", stream, drop_object))
+}
