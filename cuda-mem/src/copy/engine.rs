@@ -283,11 +283,15 @@ impl CopyEngine {
             Memory::Mapped | Memory::NonCoherent => DeviceMemory::Mapped,
             Memory::Device => DeviceMemory::Plain,
             // The driver alone knows where the memory is.
-            Memory::Managed => return Ok(Some(Way::Driver)),
+            Memory::Managed => return only(call, options.way, Way::Driver, "managed memory is copied by Way::Driver"),
             // Plain copies of the CPU: a thread more for each half megabyte.
             Memory::Host => {
-                let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7));
-                return Ok(Some(Way::Cpu { threads: threads as u8 }));
+                let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7)) as u8;
+                let way = match options.way {
+                    Some(way @ Way::Cpu { threads: 1.. }) => way,
+                    _ => Way::Cpu { threads },
+                };
+                return only(call, options.way, way, "memory of the host is copied by Way::Cpu, of one thread or more");
             }
         };
         let route = |host| Route { direction, host, device };
@@ -377,6 +381,16 @@ impl CopyEngine {
     /// The context that the engine copies in.
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+}
+
+/// The one way of memory, where the caller asks for no other.
+fn only(call: &'static str, asked: Option<Way>, way: Way, rule: &'static str) -> Result<Option<Way>> {
+    match asked {
+        Some(asked) if asked != way => {
+            Err(Error::InvalidArgument { call, argument: "way", value: format!("{asked}").into(), rule })
+        }
+        _ => Ok(Some(way)),
     }
 }
 

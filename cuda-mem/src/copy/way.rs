@@ -88,7 +88,7 @@ impl fmt::Display for Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// By streaming stores or loads of the CPU, of so many threads. Mapped memory only.
+    /// By streaming stores or loads of the CPU, of so many threads. Mapped memory, and memory of the host, only.
     Cpu {
         /// How many threads.
         threads: u8,

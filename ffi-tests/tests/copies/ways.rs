@@ -188,6 +188,19 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         assert!(refused.contains("way is CPU, 1 thread, for a copy from pageable to device"), "{refused}");
         options.way = Some(Way::Mixed { storing: 0, staging: 1 });
         assert!(engine.write_with(&mut mapped, 0, &[1u8], &options).is_err());
+        // Memory of the host has one way, as managed memory has.
+        let mut host = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 10, &stream)?;
+        let refused = text(engine.write_with(&mut host, 0, &[1], &options).unwrap_err());
+        assert!(refused.contains("but memory of the host is copied by Way::Cpu"), "{refused}");
+        let mut one = CopyOptions::default();
+        one.way = Some(Way::Cpu { threads: 3 });
+        engine.write_with(&mut host, 0, &[1], &one)?;
+        assert_eq!(host.to_vec()?[..2], [1, 0]);
+        if context.device().supports(Feature::Managed)? != cuda_mem::Support::No {
+            let mut managed = Buffer::<u8, _>::zeroed(&ManagedMemory::new(context)?, 10, &stream)?;
+            let refused = text(engine.write_with(&mut managed, 0, &[1], &one).unwrap_err());
+            assert!(refused.contains("but managed memory is copied by Way::Driver"), "{refused}");
+        }
         // Nothing is no error, wherever it lies.
         engine.write::<u8, _>(&mut mapped, 100, &[])?;
         engine.read::<u32, _>(&plain, 10, &mut [])?;
