@@ -1,0 +1,36 @@
+//! Eight threads with random calls of the C library, on the same software GPU, for so many seconds: what a sanitizer watches.
+
+#[path = "../ffi-tests/src/c_calls.rs"]
+mod c_calls;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const THREADS: u64 = 8;
+
+fn main() {
+    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(10);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    c_calls::load();
+    let calls = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let calls = &calls;
+            scope.spawn(move || {
+                let mut state = thread;
+                let mut next = || {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    (state >> 56) as u8
+                };
+                while Instant::now() < end {
+                    let tally = c_calls::run(&(0..20_000).map(|_| next()).collect::<Vec<u8>>());
+                    calls.fetch_add(tally.succeeded + tally.refused, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let left = softgpu::ledger();
+    assert!(left.is_empty(), "left behind: {left}");
+    assert_eq!(softgpu::misuse(), vec![]);
+    println!("{} calls of {THREADS} threads in {seconds} s", calls.into_inner());
+}
