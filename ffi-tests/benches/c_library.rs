@@ -11,7 +11,10 @@ use cuda_mem::{Buffer, MappedResource, Stream};
 use cudamem::buffer::{cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_size};
 use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
 use cudamem::handles::{cudamem_buffer, cudamem_context, cudamem_mapped, cudamem_resource, cudamem_stream};
-use cudamem::mapped::{cudamem_mapped_allocate, cudamem_mapped_destroy, cudamem_mapped_get_size, cudamem_mapped_write};
+use cudamem::mapped::{
+    cudamem_mapped_allocate, cudamem_mapped_destroy, cudamem_mapped_get_host_pointer, cudamem_mapped_get_size,
+    cudamem_mapped_write,
+};
 use cudamem::pool::cudamem_pool_create;
 use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_mapped, cudamem_resource_destroy};
 use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
@@ -47,6 +50,13 @@ fn main() -> Result<()> {
         // SAFETY: four bytes.
         median(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
     );
+    let host: *mut core::ffi::c_void = made(|place| cudamem_mapped_get_host_pointer(c.mapped, place));
+    let raw = median(rounds, batch, || {
+        // SAFETY: the memory has a page, at an address that every word may have.
+        unsafe { host.cast::<u32>().write_volatile(black_box(5)) };
+        store_fence();
+    });
+    println!("{:<24} raw  {raw:6.1} ns", "store and fence 4 bytes");
     let stream = Stream::new(&setup.context)?;
     let upstream: SharedResource = {
         use cuda_mem::memory::ResourceHandle;
@@ -68,6 +78,16 @@ fn main() -> Result<()> {
     cudamem_buffer_destroy(kept);
     c.end();
     Ok(())
+}
+
+fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 fn row(what: &str, rust: f64, c: f64) {
