@@ -21,9 +21,9 @@ pub fn is_there(compiler: &str) -> bool {
     if !there {
         assert!(
             std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
-            "{compiler} is missing: apt-get install gcc g++ clang"
+            "{compiler} is missing: apt-get install gcc g++ clang cmake pkg-config"
         );
-        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang");
+        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang cmake pkg-config");
     }
     there
 }

@@ -36,7 +36,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     std::fs::create_dir_all(folder()).expect("the folder for temporary files is writable");
     // Libraries that were loaded stay loaded, and with them what describes them.
     let known = folder().join("leaks");
-    std::fs::write(&known, "leak:cuda_sys::load::open\n").expect("the folder is writable");
+    std::fs::write(&known, "leak:cuda-sys/src/load.rs\n").expect("the folder is writable");
     let options = format!("suppressions={}:print_suppressions=0", known.display());
     let names = run(&mut Command::new(program));
     for case in names.lines() {
@@ -52,7 +52,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
 #[test]
 fn every_case_passes_with_the_shared_and_the_static_library() {
     let library = Library::build();
-    let shared = library.link_shared(&folder());
+    let shared = library.link_shared();
     for (compiler, standard) in [("gcc", "-std=c11"), ("clang", "-std=c17")] {
         if is_there(compiler) {
             let program = build(&format!("shared-{compiler}"), compiler, &[standard, "-g"], &shared);
@@ -69,7 +69,7 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
 #[test]
 fn objects_of_the_cpp_header_end_by_themselves() {
     let library = Library::build();
-    let link = library.link_shared(&folder());
+    let link = library.link_shared();
     for (compiler, standard) in
         [("g++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++17"), ("clang++", "-std=c++20")]
     {
@@ -99,7 +99,7 @@ fn no_case_does_what_the_sanitizers_know() {
         return;
     }
     let library = Library::build();
-    let link = library.link_shared(&folder());
+    let link = library.link_shared();
     let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let program = build("sanitized", "gcc", &flags, &link);
     assert_eq!(run_cases(&program, &library), 16);
