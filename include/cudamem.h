@@ -51,9 +51,11 @@ extern "C" {
  * the library that it runs with.
  */
 
-/** The release of this header. */
+/** The release of this header: a new major version changes the interface. */
 #define CUDAMEM_VERSION_MAJOR 0
+/** A new minor version adds to the interface; before 1.0 it may change it. */
 #define CUDAMEM_VERSION_MINOR 1
+/** A new patch version changes no interface. */
 #define CUDAMEM_VERSION_PATCH 0
 /** The release as one number, to be compared: major * 1000000 + minor * 1000 + patch. */
 #define CUDAMEM_VERSION_NUMBER \

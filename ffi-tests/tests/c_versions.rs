@@ -22,7 +22,7 @@ fn next_release() -> PathBuf {
     std::fs::create_dir_all(&package).expect("the folder for temporary files is writable");
     let root = root().canonicalize().expect("it is there");
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("the manifest is there");
-    // The workspace of this package alone. What it depends on stays where it is, and is compiled as it was.
+    // The workspace of this package alone. What it depends on stays where it is. It is compiled in the quickest way.
     let (members, rest) = (manifest.find("members = ["), manifest.find("[workspace.package]"));
     let (head, rest) = (&manifest[..members.expect("the members are listed")], &manifest[rest.expect("it follows")..]);
     let mut manifest = format!("{head}{rest}");
@@ -35,12 +35,10 @@ fn next_release() -> PathBuf {
             format!("[lib]\nname = \"cudamem_next\"\npath = \"{}/src/lib.rs\"", root.display()),
         ),
         ("crate-type = [\"cdylib\", \"staticlib\", \"lib\"]", "crate-type = [\"staticlib\"]".to_owned()),
+        ("opt-level = 1\ndebug = \"line-tables-only\"", "opt-level = 0\ndebug = false".to_owned()),
     ] {
         assert!(manifest.contains(old), "{old:?} is not in the manifest");
         manifest = manifest.replace(old, &new);
-    }
-    for package in ["cuda-mem", "cuda-sys", "vkgdr", "vkgdr-sys"] {
-        manifest += &format!("\n[profile.dev.package.{package}]\nopt-level = 1\ndebug = \"line-tables-only\"\n");
     }
     // Unchanged, so that cargo does not look at it again.
     let file = package.join("Cargo.toml");

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ![check] */
+//! [check]
 #define CHECK(call)                                                              \
     do {                                                                         \
         if ((call) != CUDAMEM_SUCCESS) {                                         \
@@ -12,11 +12,11 @@
             return 1;                                                            \
         }                                                                        \
     } while (0)
-/* ![check] */
+//! [check]
 
 static int use_pool(cudamem_context context)
 {
-    /* ![pool] */
+    //! [pool]
     cudamem_stream stream;
     cudamem_resource device, pool;
     cudamem_buffer buffer;
@@ -37,13 +37,13 @@ static int use_pool(cudamem_context context)
     CHECK(cudamem_resource_destroy(pool));
     CHECK(cudamem_resource_destroy(device));
     CHECK(cudamem_stream_destroy(stream));
-    /* ![pool] */
+    //! [pool]
     return received[127] == value && received[128] == sent[128] ? 0 : 1;
 }
 
 static int use_mapped(cudamem_context context)
 {
-    /* ![mapped] */
+    //! [mapped]
     cudamem_resource resource;
     cudamem_mapped mapped;
     uint64_t pointer;
@@ -56,20 +56,20 @@ static int use_mapped(cudamem_context context)
     CHECK(cudamem_mapped_device_read(mapped, 64, seen, 6));     /* what the device sees */
     CHECK(cudamem_mapped_destroy(mapped));
     CHECK(cudamem_resource_destroy(resource));
-    /* ![mapped] */
+    //! [mapped]
     return pointer != 0 && strcmp(seen, "hello") == 0 ? 0 : 1;
 }
 
 static int is_refused(void)
 {
-    /* ![refused] */
+    //! [refused]
     cudamem_buffer none = {0};
     size_t size;
     if (cudamem_buffer_get_size(none, &size) == CUDAMEM_ERROR_INVALID_HANDLE) {
         /* "cudamem_buffer_get_size: buffer is the null handle, where a buffer is needed" */
         puts(cudamem_last_error_message());
     }
-    /* ![refused] */
+    //! [refused]
     return cudamem_last_error() == CUDAMEM_ERROR_INVALID_HANDLE ? 0 : 1;
 }
 

@@ -6,7 +6,7 @@
 
 static bool use_pool()
 {
-    // ![pool]
+    //! [pool]
     cudamem::context context(0);
     cudamem::stream stream(context);
     cudamem::pool pool(cudamem::resource::device(context));
@@ -16,20 +16,20 @@ static bool use_pool()
     std::vector<unsigned char> received(1024);
     buffer.write(0, sent.data(), sent.size());
     buffer.read(0, received.data(), received.size());
-    // ![pool]
+    //! [pool]
     return received == sent;
 }
 
 static bool is_thrown()
 {
-    // ![error]
+    //! [error]
     try {
         cudamem::context context(-1);
     } catch (const cudamem::error &error) {
         std::puts(error.what());
         return true;
     }
-    // ![error]
+    //! [error]
     return false;
 }
 
