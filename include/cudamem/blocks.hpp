@@ -49,81 +49,104 @@ namespace detail {
 #endif
 }
 
+/// Objects by a pointer that stands for them. Threads use it at once, and seldom meet: it has a lock for each part of it.
+template <typename Object> class table {
+public:
+    /// Calls a function with the part of the table where a pointer's object is, or would be. Other threads wait.
+    template <typename Use> auto with(void *key, Use use)
+    {
+        // The low bits are alike in most pointers. A multiplication by the golden ratio brings the others to the highest bits.
+        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(key) >> 6) * 0x9E3779B97F4A7C15;
+        part &own = parts_[mixed >> 60];
+        const std::lock_guard<std::mutex> lock(own.mutex);
+        return use(own.objects);
+    }
+
+private:
+    struct alignas(64) part {
+        std::mutex mutex;
+        std::unordered_map<void *, Object> objects;
+    };
+
+    std::array<part, 16> parts_;
+};
+
 /// The buffers behind addresses. Threads use it at once.
 class blocks {
 public:
-    /// Allocates, and gives the address as device or host has it. An empty block has an address of its own too.
-    void *allocate(cudamem_resource resource, std::size_t size, std::size_t alignment, cudamem_stream stream, bool for_device)
+    /// Allocates, and gives the address that all whom `access` names have. An empty block has an address of its own too.
+    void *allocate(cudamem_resource resource, std::size_t size, std::size_t alignment, cudamem_stream stream,
+                   std::uint32_t access)
     {
         if (size == 0) {
             size = 1;
         }
-        buffer block;
-        std::uintptr_t address = place(block, resource, size, stream, for_device);
+        buffer block = allocate(resource, size, stream);
+        std::uintptr_t address = address_of(block, access);
         if (address % alignment != 0) {
             // Most sources align far enough without being asked. A block that is larger by one alignment has such an address.
-            block = buffer();
             if (size + alignment < size) {
-                throw_allocation_failure(error(CUDAMEM_ERROR_OUT_OF_MEMORY, 0, "a block of this size and alignment cannot be"));
+                throw_allocation_failure(error(CUDAMEM_ERROR_OUT_OF_MEMORY, 0, "no memory has this size and alignment"));
             }
-            address = place(block, resource, size + alignment, stream, for_device);
+            block = buffer();
+            block = allocate(resource, size + alignment, stream);
+            address = address_of(block, access);
             address += (alignment - address % alignment) % alignment;
         }
         void *const pointer = reinterpret_cast<void *>(address);
-        shard &own = shard_of(pointer);
-        const std::lock_guard<std::mutex> lock(own.mutex);
-        own.buffers.emplace(pointer, std::move(block));
+        buffers_.with(pointer, [&](auto &buffers) { return buffers.emplace(pointer, std::move(block)).second; });
         return pointer;
     }
 
     /// Takes the buffer out, to be ended. What is no block of these ends the program: it was given back twice, or is another's.
-    buffer take(void *pointer) noexcept
+    buffer take(void *pointer)
     {
-        shard &own = shard_of(pointer);
-        const std::lock_guard<std::mutex> lock(own.mutex);
-        const auto found = own.buffers.find(pointer);
-        if (found == own.buffers.end()) {
-            give_up("a pointer was given back that is no block of this memory resource, or no more");
-        }
-        buffer block = std::move(found->second);
-        own.buffers.erase(found);
-        return block;
+        return buffers_.with(pointer, [&](auto &buffers) {
+            const auto found = buffers.find(pointer);
+            if (found == buffers.end()) {
+                give_up("a pointer was given back that is no block of this memory resource, or no more");
+            }
+            buffer block = std::move(found->second);
+            buffers.erase(found);
+            return block;
+        });
     }
 
 private:
-    static std::uintptr_t place(buffer &block, cudamem_resource resource, std::size_t size, cudamem_stream stream,
-                                bool for_device)
+    static buffer allocate(cudamem_resource resource, std::size_t size, cudamem_stream stream)
     {
         cudamem_buffer made{};
-        cudamem_status status = cudamem_buffer_allocate(resource, size, stream, &made);
+        const cudamem_status status = cudamem_buffer_allocate(resource, size, stream, &made);
         if (status != CUDAMEM_SUCCESS) {
             throw_allocation_failure(last_error(status));
         }
-        block = buffer(made);
-        std::uint64_t device_pointer = 0;
-        void *host_pointer = nullptr;
-        status = for_device ? cudamem_buffer_get_device_pointer(made, &device_pointer)
-                            : cudamem_buffer_get_host_pointer(made, &host_pointer);
-        if (status != CUDAMEM_SUCCESS) {
-            throw_allocation_failure(last_error(status));
-        }
-        return for_device ? static_cast<std::uintptr_t>(device_pointer) : reinterpret_cast<std::uintptr_t>(host_pointer);
+        return buffer(made);
     }
 
-    /// One lock for each: threads seldom meet.
-    struct alignas(64) shard {
-        std::mutex mutex;
-        std::unordered_map<void *, buffer> buffers;
-    };
-
-    shard &shard_of(void *pointer)
+    static std::uintptr_t address_of(const buffer &block, std::uint32_t access)
     {
-        // The low bits are alike in all addresses. A multiplication by the golden ratio spreads the others over the high bits.
-        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(pointer) >> 6) * 0x9E3779B97F4A7C15;
-        return shards_[mixed >> 60];
+        cudamem_status status = CUDAMEM_SUCCESS;
+        std::uint64_t device = 0;
+        void *host = nullptr;
+        if ((access & CUDAMEM_ACCESS_DEVICE) != 0) {
+            status = cudamem_buffer_get_device_pointer(block.get(), &device);
+        }
+        if (status == CUDAMEM_SUCCESS && (access & CUDAMEM_ACCESS_HOST) != 0) {
+            status = cudamem_buffer_get_host_pointer(block.get(), &host);
+        }
+        if (status != CUDAMEM_SUCCESS) {
+            throw_allocation_failure(last_error(status));
+        }
+        const auto on_host = reinterpret_cast<std::uintptr_t>(host);
+        if (device != 0 && on_host != 0 && device != on_host) {
+            const char *message = "the CPU and the device have different addresses for this memory, where one is to serve both: "
+                                  "take pinned or managed memory, or a pool of it";
+            throw_allocation_failure(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0, message));
+        }
+        return on_host != 0 ? on_host : static_cast<std::uintptr_t>(device);
     }
 
-    std::array<shard, 16> shards_;
+    table<buffer> buffers_;
 };
 
 /// Gives a value on, unless memory of a resource is not for whom it has to be.

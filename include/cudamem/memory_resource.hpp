@@ -42,7 +42,7 @@ private:
 
     void *do_allocate(std::size_t size, std::size_t alignment) override
     {
-        return blocks_.allocate(resource_, size, alignment, stream_, false);
+        return blocks_.allocate(resource_, size, alignment, stream_, CUDAMEM_ACCESS_HOST);
     }
 
     void do_deallocate(void *pointer, std::size_t, std::size_t) override { blocks_.take(pointer); }
