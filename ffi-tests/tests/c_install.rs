@@ -138,6 +138,30 @@ fn programs_build_by_cmake_from_a_prefix_that_was_moved() {
     }
 }
 
+/// The program that measures it; what it measures is in docs/measurements.
+#[test]
+fn the_library_can_be_loaded_and_used_where_there_is_no_driver() {
+    if !is_there("gcc") {
+        return;
+    }
+    let library = Library::build();
+    let program = folder("plain").join("startup");
+    let include = format!("-I{}", library.prefix().join("include").display());
+    let mut command = Command::new("gcc");
+    run(command
+        .arg("-std=c11")
+        .args(WARNINGS)
+        .arg(include)
+        .arg(source("startup.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-ldl"));
+    let mut command = Command::new(&program);
+    let text = run(command.arg(library.shared()).env("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1"));
+    // CUDAMEM_ERROR_LOAD.
+    assert!(text.contains("(status 2, "), "{text}");
+}
+
 #[test]
 fn what_is_uninstalled_leaves_what_others_put_there() {
     let library = Library::build();
