@@ -41,24 +41,25 @@ fn programs_of_every_standard_build_by_plain_flags() {
     let library = Library::build();
     let folder = folder("plain");
     let include = format!("-I{}", library.prefix().join("include").display());
-    let compile = |compiler: &str, standard: &str, file: &str, link: &[String]| {
-        let program = folder.join(format!("{compiler}-{standard}"));
-        let mut command = Command::new(compiler);
-        command.arg(format!("-std={standard}")).args(WARNINGS).arg(&include).arg(source(file));
-        run(command.arg("-o").arg(&program).args(link));
-        runs(&library, &program);
-    };
+    let mut link_static = library.link_static();
+    link_static.extend(["-lgcc_s", "-lpthread", "-lm", "-ldl"].map(str::to_owned));
     for (compilers, file) in [(C, "user.c"), (CPP, "user.cpp")] {
         for (compiler, standards) in compilers {
             if !is_there(compiler) {
                 continue;
             }
-            for standard in standards {
-                compile(compiler, standard, file, &library.link_shared());
+            for (index, standard) in standards.iter().enumerate() {
+                let program = folder.join(format!("{compiler}-{standard}"));
+                let object = program.with_extension("o");
+                let mut command = Command::new(compiler);
+                command.arg(format!("-std={standard}")).args(WARNINGS).arg(&include).arg("-c").arg(source(file));
+                run(command.arg("-o").arg(&object));
+                let kinds = [library.link_shared(), link_static.clone()];
+                for link in &kinds[..if index == 0 { 2 } else { 1 }] {
+                    run(Command::new(compiler).arg(&object).arg("-o").arg(&program).args(link));
+                    runs(&library, &program);
+                }
             }
-            let mut link = library.link_static();
-            link.extend(["-lgcc_s", "-lpthread", "-lm", "-ldl"].map(str::to_owned));
-            compile(compiler, standards[0], file, &link);
         }
     }
 }
@@ -90,20 +91,19 @@ fn programs_build_by_pkg_config_from_a_prefix_that_was_moved() {
             loaded.contains(&*resolved.to_string_lossy()) || loaded.contains(&*prefix.to_string_lossy()),
             "{loaded}"
         );
-
-        // As the documentation says it for the static library, on a system that has the shared one too.
-        let program = folder.join(format!("static-{compiler}"));
-        let archive = prefix.join("lib/libcudamem.a");
-        run(Command::new(compiler)
-            .arg("-Wl,--as-needed")
-            .arg(source(file))
-            .arg("-o")
-            .arg(&program)
-            .arg(archive)
-            .args(pkg_config(&prefix, &["--cflags", "--static", "--libs", "cudamem"])));
-        assert!(!run(Command::new("ldd").arg(&program)).contains("libcudamem"), "it needs the shared library");
-        runs(&library, &program);
     }
+    // As the documentation says it for the static library, on a system that has the shared one too.
+    let program = folder.join("static");
+    run(Command::new("gcc")
+        .arg("-Wl,--as-needed")
+        .arg(source("user.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg(prefix.join("lib/libcudamem.a"))
+        .args(pkg_config(&prefix, &["--cflags", "--static", "--libs", "cudamem"])));
+    assert!(!run(Command::new("ldd").arg(&program)).contains("libcudamem"), "it needs the shared library");
+    runs(&library, &program);
+
     let program = folder.join("vkgdr");
     let flags = pkg_config(&prefix, &["--cflags", "--libs", "vkgdr"]);
     run(Command::new("gcc").arg(source("vkgdr.c")).arg("-o").arg(&program).args(&flags).arg(&rpath));
@@ -131,7 +131,7 @@ fn programs_build_by_cmake_from_a_prefix_that_was_moved() {
             .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
             .args([format!("-DCMAKE_C_COMPILER={c}"), format!("-DCMAKE_CXX_COMPILER={cpp}")]));
         run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
-        for program in ["c_shared", "c_static", "cpp_shared", "cpp_static"] {
+        for program in ["c_shared", "c_static", "cpp_shared"] {
             runs(&library, &build.join(program));
         }
         assert!(run(&mut Command::new(build.join("vkgdr"))).contains("cuda-mem"));
