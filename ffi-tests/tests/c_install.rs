@@ -179,6 +179,8 @@ fn what_is_uninstalled_leaves_what_others_put_there() {
     let mut left: Vec<&str> = left.lines().collect();
     left.sort_unstable();
     assert_eq!(left, ["include/cudamem/other.h", "include/other.h", "share/other"]);
+    let folders = run(Command::new("find").arg(&prefix).args(["-path", "*/cudamem*", "-type", "d", "-printf", "%P\n"]));
+    assert_eq!(folders, "include/cudamem\n");
     let again = uninstall().output().expect("it starts");
     assert!(!again.status.success(), "nothing is there to be uninstalled");
 }
