@@ -9,9 +9,11 @@
 
 #if __has_include(<rmm/mr/pool_memory_resource.hpp>)
 #define WITH_RMM
+#include <rmm/device_uvector.hpp>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 #endif
 
@@ -266,6 +268,28 @@ bool measure(const char* name, const Effort& effort, const cudamem::context& con
     return worked;
 }
 
+#if defined(WITH_RMM)
+// RMM's containers take their memory of our pool, once it is the current resource.
+bool serves_rmm(const std::shared_ptr<const cudamem::context>& context) {
+    auto pool = std::make_shared<const cudamem::pool>(cudamem::resource::device(*context));
+    cudamem::device_resource ours(context, pool);
+    cudamem::stream own(*context);
+    cuda::stream_ref stream{static_cast<cudaStream_t>(own.raw())};
+    rmm::mr::set_current_device_resource(ours);
+    bool serves = true;
+    {
+        rmm::device_uvector<int> numbers(1000, stream);
+        rmm::device_uvector<int> copy(numbers, stream);
+        serves &= pool->statistics().blocks.current == 2;
+    }
+    serves &= pool->statistics().blocks.current == 0;
+    rmm::mr::reset_current_device_resource();
+    ours.release_stream(stream);
+    std::printf("rmm::device_uvector in our pool: %s\n", serves ? "yes" : "NO");
+    return serves;
+}
+#endif
+
 int main(int count, char** arguments) {
     const Effort& effort = count > 1 && std::strcmp(arguments[1], "--brief") == 0 ? BRIEF : FULL;
     try {
@@ -278,6 +302,7 @@ int main(int count, char** arguments) {
             return std::make_unique<cudamem::device_resource>(context, pool);
         });
 #if defined(WITH_RMM)
+        worked &= serves_rmm(context);
         rmm::mr::cuda_memory_resource base;
         worked &= measure("pool", effort, *context,
                           [&] { return std::make_unique<rmm::mr::pool_memory_resource>(base, effort.initial); });
