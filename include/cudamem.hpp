@@ -30,6 +30,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory_resource.hpp"
 #include "cudamem/object.hpp"

@@ -4,6 +4,7 @@
 
 use ffi_tests::c_library::{Library, tolerate_known_leaks};
 use ffi_tests::compilers::{STRICT, is_there, root, run};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -110,6 +111,29 @@ fn every_part_of_the_header_can_be_included_alone() {
                 .arg("/dev/null"));
         }
     }
+}
+
+/// But for the last error's parts, which are those of `cudamem::error`.
+#[test]
+fn the_header_has_every_function_of_c() {
+    let read = |path: PathBuf| std::fs::read_to_string(path).expect("the headers are there");
+    let include = root().join("include");
+    let parts = std::fs::read_dir(include.join("cudamem")).expect("the headers are there");
+    let parts: String = parts.map(|part| read(part.expect("the folder is readable").path())).collect();
+    let used: BTreeSet<&str> = words(&parts).collect();
+    let header = read(include.join("cudamem.h"));
+    let code = header.lines().filter(|line| !line.starts_with([' ', '/', '#']));
+    let functions: BTreeSet<&str> =
+        code.filter_map(|line| line.split_once('(').and_then(|(start, _)| words(start).next_back())).collect();
+    assert!(functions.len() > 90, "{functions:?}");
+    let missing: Vec<_> = functions.difference(&used).filter(|name| **name != "cudamem_last_error").collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The names of the library in a text.
+fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
+        .filter(|word| word.starts_with("cudamem_"))
 }
 
 /// As Thrust, CUB and RMM take them.

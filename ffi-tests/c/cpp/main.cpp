@@ -17,7 +17,7 @@ int main(int count, char **arguments)
         std::puts("went on");
         return 0;
     }
-    CHECK(cudamem_set_drop_error_callback(on_drop_error, nullptr) == CUDAMEM_SUCCESS);
+    cudamem::set_drop_error_callback(on_drop_error);
     with_exceptions();
     without_exceptions();
     CHECK(drop_errors == 0);

@@ -32,6 +32,9 @@ static void objects()
     const auto context = cudamem::context::open_primary(0);
     CHECK(context.has_value());
     const auto stream = cudamem::stream::create(*context);
+    CHECK(cudamem::load().has_value() && status_of(cudamem::device_info(-1)) != CUDAMEM_SUCCESS);
+    int number = 0;
+    CHECK(stream->launch_host_function([&number] { number = 1; }) && stream->synchronize() && number == 1);
     const auto device = cudamem::resource::device(*context);
     auto pool = cudamem::pool::create(*device);
     CHECK(stream && device && pool);
