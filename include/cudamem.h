@@ -51,9 +51,11 @@ extern "C" {
  * the library that it runs with.
  */
 
-/** The release of this header. */
+/** The release of this header: a new major version changes the interface. */
 #define CUDAMEM_VERSION_MAJOR 0
+/** A new minor version adds to the interface; before 1.0 it may change it. */
 #define CUDAMEM_VERSION_MINOR 1
+/** A new patch version changes no interface. */
 #define CUDAMEM_VERSION_PATCH 0
 /** The release as one number, to be compared: major * 1000000 + minor * 1000 + patch. */
 #define CUDAMEM_VERSION_NUMBER \
@@ -747,7 +749,8 @@ cudamem_status cudamem_pool_set_name(cudamem_resource pool, uint64_t device_poin
 /* ---- Buffers --------------------------------------------------------------------------------------------------------
  *
  * A buffer is memory of a resource, or the program's own. It has a home stream: its copies and fills are done in order of
- * that stream, and so is its free. Offsets and sizes are in bytes; a size of CUDAMEM_WHOLE_SIZE is all from the offset on.
+ * that stream, and so is its free. Offsets and sizes are in bytes; a size of CUDAMEM_WHOLE_SIZE is all from the offset on,
+ * but where the size is that of memory of the host too.
  *
  * Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
  * are done; others do not.

@@ -40,7 +40,9 @@
 #ifdef VKGDR_HAS_CUDA_H
 #include <cuda.h>
 #else
+/* A device's number. */
 typedef int CUdevice;
+/* An address for CUDA. */
 typedef unsigned long long CUdeviceptr;
 #endif
 
@@ -167,8 +169,10 @@ const char *vkgdr_version(void);
 vkgdr_t vkgdr_open_with_cuda(CUdevice device, uint32_t flags, void *(*symbol)(void *user, const char *name),
                              void *user);
 
-/* As vkgdr_memory_flush and vkgdr_memory_invalidate. Return 0, or a status code with its text as the last error. */
+/* As vkgdr_memory_flush. Returns 0, or a status code with its text as the last error. */
 int vkgdr_memory_flush_checked(vkgdr_memory_t mem, size_t offset, size_t size);
+
+/* As vkgdr_memory_invalidate. Returns 0, or a status code with its text as the last error. */
 int vkgdr_memory_invalidate_checked(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* Stores into *fd a new file descriptor that stands for the memory. Returns 0, or a status code with *fd unchanged.

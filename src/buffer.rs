@@ -1,7 +1,8 @@
 //! Buffers
 //!
 //! A buffer is memory of a resource, or the program's own. It has a home stream: its copies and fills are done in order of
-//! that stream, and so is its free. Offsets and sizes are in bytes; a size of CUDAMEM_WHOLE_SIZE is all from the offset on.
+//! that stream, and so is its free. Offsets and sizes are in bytes; a size of CUDAMEM_WHOLE_SIZE is all from the offset on,
+//! but where the size is that of memory of the host too.
 //!
 //! Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
 //! are done; others do not.

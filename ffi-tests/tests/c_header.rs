@@ -79,9 +79,11 @@ fn version_macros() -> String {
     let parts: Vec<&str> = version.split('.').collect();
     let [major, minor, patch] = parts[..] else { panic!("{version} has three parts") };
     format!(
-        "/** The release of this header. */\n\
+        "/** The release of this header: a new major version changes the interface. */\n\
          #define CUDAMEM_VERSION_MAJOR {major}\n\
+         /** A new minor version adds to the interface; before 1.0 it may change it. */\n\
          #define CUDAMEM_VERSION_MINOR {minor}\n\
+         /** A new patch version changes no interface. */\n\
          #define CUDAMEM_VERSION_PATCH {patch}\n\
          /** The release as one number, to be compared: major * 1000000 + minor * 1000 + patch. */\n\
          #define CUDAMEM_VERSION_NUMBER \\\n    \

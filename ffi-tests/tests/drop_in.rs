@@ -1,21 +1,16 @@
-//! libvkgdr.so.1 is a drop-in for upstream's: one C program, built with our header as C and as C++, runs on either.
+//! libvkgdr.so.1 is a drop-in for upstream's: one C program, built with our installed header as C and as C++, runs on either.
 
+use ffi_tests::c_library::Library;
+use ffi_tests::compilers::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}:\n{text}");
-    text
-}
-
-/// The library files that scripts/test builds and names.
-fn library(variable: &str) -> Option<PathBuf> {
-    let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
+/// Upstream's library, which scripts/test downloads and names.
+fn upstream() -> Option<PathBuf> {
+    let path = std::env::var_os("UPSTREAM_VKGDR").map(PathBuf::from).filter(|path| path.exists());
     if path.is_none() {
-        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "{variable} is not set: use scripts/test");
-        println!("skipped: {variable} is not set: scripts/test builds and names the libraries");
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "UPSTREAM_VKGDR is not set: use scripts/test");
+        println!("skipped: UPSTREAM_VKGDR is not set: scripts/test downloads and names it");
     }
     path
 }
@@ -48,7 +43,7 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
         let mut command = Command::new(compiler);
         command.args(arguments).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", define, "-o"]).arg(&program);
         command.arg(root.join("c/vkgdr_user.c")).args(["-x", "none"]);
-        command.arg(format!("-I{}", root.join("../include").display()));
+        command.arg(format!("-I{}", Library::build().prefix().join("include").display()));
         command.args([vkgdr, &folder.join("libcuda.so.1")]);
         command.arg(format!("-Wl,-rpath,{}:{beside}", folder.display())).arg("-Wl,--allow-shlib-undefined");
         run(&mut command);
@@ -70,15 +65,14 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
 
 #[test]
 fn a_program_of_upstream_s_interface_runs_on_our_library() {
-    if let (Some(vkgdr), Some(softgpu)) = (library("VKGDR_LIBRARY"), library("SOFTGPU_LIBRARY")) {
-        build_and_run("ours", &vkgdr, &softgpu, "-DOURS");
-    }
+    let library = Library::build();
+    build_and_run("ours", &library.folder().join("libvkgdr.so"), library.softgpu(), "-DOURS");
 }
 
 #[test]
 fn the_same_program_runs_on_upstream_s_library() {
-    if let (Some(vkgdr), Some(softgpu)) = (library("UPSTREAM_VKGDR"), library("SOFTGPU_LIBRARY")) {
-        build_and_run("upstream", &vkgdr, &softgpu, "-DUPSTREAM");
+    if let Some(vkgdr) = upstream() {
+        build_and_run("upstream", &vkgdr, Library::build().softgpu(), "-DUPSTREAM");
     }
 }
 

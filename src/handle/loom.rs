@@ -64,7 +64,7 @@ fn end(slot: &Slot<Watched>) {
 #[test]
 fn a_value_that_is_destroyed_beside_uses_ends_once_and_after_them() {
     loom::model(|| {
-        let slot = Arc::new(Slot::new());
+        let slot = Arc::new(Slot::new(1));
         // SAFETY: a new slot is vacant.
         let generation = unsafe { slot.open(Watched::new()) };
         let user = || {
@@ -91,7 +91,7 @@ fn a_value_that_is_destroyed_beside_uses_ends_once_and_after_them() {
 #[test]
 fn of_two_that_destroy_one_gets_the_value() {
     loom::model(|| {
-        let slot = Arc::new(Slot::new());
+        let slot = Arc::new(Slot::new(1));
         // SAFETY: a new slot is vacant.
         let generation = unsafe { slot.open(Watched::new()) };
         let other = {
@@ -107,7 +107,7 @@ fn of_two_that_destroy_one_gets_the_value() {
 #[test]
 fn a_refused_end_shows_the_value_again_and_a_stale_handle_never_sees_the_next_one() {
     loom::model(|| {
-        let slot = Arc::new(Slot::new());
+        let slot = Arc::new(Slot::new(1));
         // SAFETY: a new slot is vacant.
         let generation = unsafe { slot.open(Watched::new()) };
         let user = {

@@ -38,9 +38,10 @@ pub enum Closed {
 }
 
 impl<T> Slot<T> {
-    /// A vacant slot of generation 1.
-    pub fn new() -> Self {
-        Self { state: AtomicU64::new(1 << 32), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    /// A vacant slot, whose first value has this generation. It is not 0.
+    pub fn new(generation: u32) -> Self {
+        let state = AtomicU64::new(u64::from(generation) << 32);
+        Self { state, value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
     pub fn generation(&self) -> u32 {

@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::LocalKey;
 
@@ -28,7 +29,7 @@ pub enum Refusal {
     Kind(Kind),
     /// What it stood for was destroyed.
     Destroyed,
-    /// No such handle was ever made.
+    /// This copy of the library never made such a handle.
     Unknown,
 }
 
@@ -103,11 +104,19 @@ impl<T> Table<T> {
         indices.extend(vacant.indices.drain(kept..));
         while indices.len() < BATCH && vacant.fresh < CAPACITY {
             let (chunk, _) = place(vacant.fresh);
-            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new(first_generation())).collect());
             indices.push(vacant.fresh);
             vacant.fresh += 1;
         }
     }
+}
+
+/// The generation that every slot begins with: a random one, so that handles of another copy of the library in this process, or
+/// of another process, are none of ours. Most generations are still to come.
+fn first_generation() -> u32 {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    // With random keys, the hash of nothing is a random number.
+    *FIRST.get_or_init(|| 1 + (RandomState::new().hash_one(()) as u32 >> 2))
 }
 
 /// Where a slot lies: the chunk, and where in it.
@@ -260,7 +269,9 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
         Some(id) if id.kind != T::KIND => Refusal::Kind(id.kind),
         // Of an index that was never given out, no generation was.
         Some(id) => match T::table().slot(id.index).map(Slot::generation) {
-            Some(now) if id.generation <= now || now == 0 => Refusal::Destroyed,
+            Some(now) if id.generation >= first_generation() && (id.generation <= now || now == 0) => {
+                Refusal::Destroyed
+            }
             _ => Refusal::Unknown,
         },
     }

@@ -34,8 +34,9 @@ fn wrong_handles_are_told_apart() {
     assert_eq!(find::<Counted>(0).err(), Some(Refusal::Null));
     assert_eq!(find::<Counted>(other).err(), Some(Refusal::Kind(Kind::Stream)));
     assert_eq!(find::<Counted>(u64::MAX).err(), Some(Refusal::Unknown));
-    // A generation that is yet to come, and a slot that was never given out.
+    // A generation that is yet to come, one before the first, and a slot that was never given out.
     assert_eq!(find::<Counted>(handle + (1 << 60)).err(), Some(Refusal::Unknown));
+    assert_eq!(find::<Counted>(handle & 0xffff_ffff | 1 << 32).err(), Some(Refusal::Unknown));
     assert_eq!(find::<Counted>(handle | 0x7ff_ffff).err(), Some(Refusal::Unknown));
     assert_eq!(remove::<Counted, ()>(handle, end), Ok(Ok(())));
     assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));

@@ -1,0 +1,43 @@
+// A program that knows only what is installed. Parts of it are examples in the documentation.
+#include <cudamem.hpp>
+
+#include <cstdio>
+#include <vector>
+
+static bool use_pool()
+{
+    //! [pool]
+    cudamem::context context(0);
+    cudamem::stream stream(context);
+    cudamem::pool pool(cudamem::resource::device(context));
+    cudamem::buffer buffer(pool, 1024, stream);
+
+    const std::vector<unsigned char> sent(1024, 7);
+    std::vector<unsigned char> received(1024);
+    buffer.write(0, sent.data(), sent.size());
+    buffer.read(0, received.data(), received.size());
+    //! [pool]
+    return received == sent;
+}
+
+static bool is_thrown()
+{
+    //! [error]
+    try {
+        cudamem::context context(-1);
+    } catch (const cudamem::error &error) {
+        std::puts(error.what());
+        return true;
+    }
+    //! [error]
+    return false;
+}
+
+int main()
+{
+    if (!use_pool() || !is_thrown()) {
+        return 1;
+    }
+    std::puts("everything as expected");
+    return 0;
+}

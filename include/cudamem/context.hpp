@@ -1,0 +1,51 @@
+// Contexts.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_CONTEXT_HPP
+#define CUDAMEM_CONTEXT_HPP
+
+#include "object.hpp"
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// A context.
+class context : public object<cudamem_context, cudamem_context_destroy> {
+public:
+    using object::object;
+
+    /// The primary context of a device.
+    static result<context> open_primary(std::int32_t ordinal)
+    {
+        return detail::make<context>(cudamem_context_open_primary, ordinal);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    /// The primary context of a device.
+    explicit context(std::int32_t ordinal) : context(open_primary(ordinal)) {}
+#endif
+
+    /// A context of its own.
+    static result<context> create(std::int32_t ordinal) { return detail::make<context>(cudamem_context_create, ordinal); }
+
+    /// Uses a CUcontext of the program's, which must outlive this.
+    static result<context> borrow(void *raw) { return detail::make<context>(cudamem_context_borrow, raw); }
+
+    /// The CUcontext.
+    result<void *> raw() const { return detail::get<void *>(cudamem_context_get_raw, get()); }
+
+    result<std::int32_t> device() const { return detail::get<std::int32_t>(cudamem_context_get_device, get()); }
+
+    /// The device's memory in bytes: what is free, and all.
+    result<std::pair<std::uint64_t, std::uint64_t>> memory() const
+    {
+        std::pair<std::uint64_t, std::uint64_t> memory{};
+        const cudamem_status status = cudamem_context_get_memory(get(), &memory.first, &memory.second);
+        return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, memory);
+    }
+
+    result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_CONTEXT_HPP
