@@ -49,6 +49,11 @@ impl Memory {
         Self(RwLock::new(Content::Exclusive(buffer)))
     }
 
+    /// Memory that others use too.
+    pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Shared(buffer)))
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +67,7 @@ impl Memory {
     }
 
     /// A value of its own for a range of the memory; from now on the memory is shared.
-    fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
+    pub(crate) fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
         let mut content = self.write();
         let length = with!(&*content, buffer => buffer.len());
         let range = range(offset, size, length)?;
@@ -173,7 +178,7 @@ pub extern "C" fn cudamem_buffer_slice(
     run("cudamem_buffer_slice", || {
         let slice = out("slice", slice)?;
         let part = object("buffer", buffer)?.slice(offset, size)?;
-        slice.write(call::new_handle(Memory(RwLock::new(Content::Shared(part))))?);
+        slice.write(call::new_handle(Memory::shared(part))?);
         Ok(())
     })
 }

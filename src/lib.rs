@@ -12,6 +12,7 @@ mod handle;
 mod message;
 
 pub mod buffer;
+pub mod channel;
 pub mod context;
 pub mod device;
 pub mod engine;
@@ -21,6 +22,7 @@ pub mod library;
 pub mod mapped;
 pub mod pool;
 pub mod resource;
+pub mod sharing;
 pub mod status;
 pub mod stream;
 pub mod text;

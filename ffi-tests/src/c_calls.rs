@@ -164,7 +164,7 @@ impl Calls<'_> {
     }
 
     fn count(&mut self, status: cudamem_status) -> bool {
-        assert!((0..=CUDAMEM_ERROR_SYSTEM).contains(&status), "status {status}");
+        assert!((0..=CUDAMEM_ERROR_DESCRIPTOR).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
         status == CUDAMEM_SUCCESS
@@ -273,9 +273,11 @@ impl Calls<'_> {
                 let options = cudamem_driver_pool_options {
                     size: size_of::<cudamem_driver_pool_options>(),
                     memory: flags as i32,
-                    flags: 0,
+                    flags: u32::from(self.byte() % 4),
                     max_size: 0,
                     release_threshold: u64::from(self.byte()) << 16,
+                    numa_node: 0,
+                    reserved: 0,
                 };
                 // SAFETY: the options are as large as they say.
                 self.make(wrap, id, |place| unsafe { cudamem_resource_create_driver_pool(context, &options, place) });

@@ -7,9 +7,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 14] = [
+const GROUPS: [&str; 16] = [
     "version", "status", "handles", "text", "library", "device", "context", "stream", "event", "resource", "pool",
-    "buffer", "mapped", "engine",
+    "buffer", "mapped", "engine", "sharing", "channel",
 ];
 
 const HEAD: &str = "\

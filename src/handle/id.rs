@@ -12,10 +12,13 @@ pub enum Kind {
     Buffer = 6,
     Mapped = 7,
     Engine = 8,
+    Export = 16,
+    Channel = 17,
+    Listener = 18,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 11] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -24,6 +27,9 @@ impl Kind {
         Kind::Buffer,
         Kind::Mapped,
         Kind::Engine,
+        Kind::Export,
+        Kind::Channel,
+        Kind::Listener,
     ];
 
     /// How messages call it.
@@ -37,6 +43,9 @@ impl Kind {
             Kind::Buffer => "a buffer",
             Kind::Mapped => "mapped memory",
             Kind::Engine => "a copy engine",
+            Kind::Export => "an export",
+            Kind::Channel => "a channel",
+            Kind::Listener => "a listener",
         }
     }
 }

@@ -12,7 +12,10 @@ static const struct {
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
     {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
     {"options", case_options},   {"threads", case_threads},
+    {"sharing", case_sharing},   {"exports", case_exports},     {"channels", case_channels},
 };
+
+const char *program_path;
 
 static int drop_errors;
 
@@ -25,6 +28,7 @@ static void on_drop_error(cudamem_status status, const char *message, void *user
 
 int main(int count, char **arguments)
 {
+    program_path = arguments[0];
     for (size_t index = 0; index < sizeof CASES / sizeof CASES[0]; index++) {
         if (count < 2) {
             puts(CASES[index].name);

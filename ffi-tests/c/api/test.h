@@ -34,6 +34,9 @@ struct rig {
     cudamem_stream stream;
 };
 
+/* How this program was started: it starts itself again as another process. */
+extern const char *program_path;
+
 struct rig rig_open(void);
 void rig_close(struct rig rig);
 
@@ -65,5 +68,8 @@ void case_handles(void);
 void case_arguments(void);
 void case_options(void);
 void case_threads(void);
+void case_sharing(void);
+void case_exports(void);
+void case_channels(void);
 
 #endif
