@@ -106,3 +106,39 @@ fn no_case_does_what_the_sanitizers_know() {
     let program = build("sanitized", "gcc", &flags, &link);
     assert_eq!(run_cases(&program, &library), CASES);
 }
+
+/// Libraries that were loaded stay loaded, and with them what describes them.
+const KNOWN_TO_STAY: &str = "\
+{
+   loaded libraries
+   Memcheck:Leak
+   match-leak-kinds: definite
+   ...
+   fun:*cuda_sys*load*open*
+}
+";
+
+/// All cases in one process, of which the library's debugging information is read once.
+#[test]
+fn no_case_does_what_valgrind_knows() {
+    if !is_there("gcc") || !is_there("valgrind") {
+        return;
+    }
+    let library = Library::build();
+    let link = library.link_shared(&folder());
+    // What valgrinds of today read of each compiler.
+    let program = build("valgrind", "gcc", &["-std=c11", "-gdwarf-4"], &link);
+    let known = folder().join("valgrind.supp");
+    std::fs::write(&known, KNOWN_TO_STAY).expect("the folder is writable");
+    let names = run(&mut Command::new(&program));
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=9", "--trace-children=yes", "--fair-sched=yes"])
+        .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+        .arg(format!("--suppressions={}", known.display()))
+        .arg(&program)
+        .args(names.lines());
+    // Of drivers of hardware valgrind knows too little.
+    library.choose_software(&mut command);
+    println!("{}", run(&mut command));
+}

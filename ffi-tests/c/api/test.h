@@ -1,4 +1,4 @@
-/* What the cases of the C library's tests share. Each case runs in a process of its own: `program CASE`. */
+/* What the cases of the C library's tests share. Each runs in a process of its own: `program CASE`; or several in turn. */
 #ifndef TEST_H
 #define TEST_H
 
