@@ -12,9 +12,9 @@ pub enum Kind {
     Buffer = 6,
     Mapped = 7,
     Engine = 8,
-    Export = 16,
-    Channel = 17,
-    Listener = 18,
+    Export = 24,
+    Channel = 25,
+    Listener = 26,
 }
 
 impl Kind {

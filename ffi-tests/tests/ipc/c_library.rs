@@ -1,0 +1,154 @@
+//! The C library on either side: it exports to a process of cuda-mem's, and imports what cuda-mem exports.
+
+use super::{Other, Outcome, PATIENCE, inverted, pattern, same, setup};
+use cuda_mem::Feature;
+use cuda_mem::ipc::MAX_MESSAGE;
+use cudamem::resource::{
+    CUDAMEM_DRIVER_POOL_ON_NUMA_NODE, CUDAMEM_DRIVER_POOL_SHAREABLE, CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_PINNED,
+};
+use cudamem::sharing::*;
+use cudamem::status::{CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL};
+use ffi_tests::c_objects::{Channel, Context, Resource, Stream};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The role `c_mirror`: as `mirror`, with the C library.
+pub fn mirror() -> Outcome {
+    let context = Context::open()?;
+    let (stream, device) = (context.stream()?, context.device_memory()?);
+    let channel = Channel::open(std::io::stdin().as_fd().as_raw_fd(), PATIENCE.as_secs_f64())?;
+    let mut pool = None;
+    loop {
+        let export = match channel.receive() {
+            // Bytes that are no descriptor.
+            Err(failure) if failure.status == CUDAMEM_ERROR_DESCRIPTOR => return Ok(()),
+            other => other?,
+        };
+        let seen = match export.info()?.kind {
+            CUDAMEM_EXPORT_POOL => {
+                pool = Some(context.import_pool(&export)?);
+                continue;
+            }
+            CUDAMEM_EXPORT_MAPPED => {
+                let memory = context.mapped_memory(0)?.import_mapped(&export)?;
+                let mut seen = vec![0; memory.size()?];
+                memory.read(0, &mut seen)?;
+                memory.write(0, &inverted(&seen))?;
+                seen
+            }
+            kind => {
+                let source = if kind == CUDAMEM_EXPORT_POOL_MEMORY { pool.as_ref() } else { Some(&device) };
+                let memory = source.ok_or("the pool comes first")?.import_buffer(&export, &stream)?;
+                let mut seen = vec![0; memory.size()?];
+                memory.read(0, &mut seen)?;
+                memory.write(0, &inverted(&seen))?;
+                memory.synchronize()?;
+                seen
+            }
+        };
+        channel.send_bytes(&(seen.len() as u64).to_le_bytes())?;
+        seen.chunks(MAX_MESSAGE).try_for_each(|piece| channel.send_bytes(piece))?;
+        channel.send_bytes(b"inverted")?;
+    }
+}
+
+/// The C library's end of the channel to another process.
+fn channel_to(other: &Other) -> Result<Channel, ffi_tests::c_objects::Failure> {
+    Channel::open(other.channel.as_fd().as_raw_fd(), PATIENCE.as_secs_f64())
+}
+
+/// Memory of a resource, and a part of it, to a process that mirrors it.
+fn share(resource: &Resource, stream: &Stream, other: &mut Other, channel: &Channel) -> Outcome {
+    let mut bytes = pattern(10_000, 4);
+    let memory = resource.allocate(bytes.len(), stream)?;
+    memory.write(0, &bytes)?;
+    channel.send(&memory.slice(1000, 4003)?.export()?)?;
+    other.mirrored(&bytes[1000..5003])?;
+    let part = inverted(&bytes[1000..5003]);
+    bytes[1000..5003].copy_from_slice(&part);
+    let mut seen = vec![0; bytes.len()];
+    memory.read(0, &mut seen)?;
+    same("the whole", &seen, &bytes)?;
+    Ok(())
+}
+
+#[test]
+fn cuda_mem_imports_what_the_c_library_exports() -> Outcome {
+    let Some(_setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let context = Context::open()?;
+    let (stream, mut other) = (context.stream()?, Other::start("mirror")?);
+    let channel = channel_to(&other)?;
+    share(&context.device_memory()?, &stream, &mut other, &channel)?;
+    let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
+    channel.send(&pool.export()?)?;
+    share(&pool, &stream, &mut other, &channel)?;
+
+    let bytes = pattern(8192, 5);
+    let mapped = context.mapped_memory(0)?.allocate_mapped(bytes.len())?;
+    mapped.write(0, &bytes)?;
+    match mapped.slice(100, 1000)?.export() {
+        Err(failure) if failure.status == CUDAMEM_ERROR_MISSING_SYMBOL => println!("skipped: {failure}"),
+        export => {
+            channel.send(&export?)?;
+            other.mirrored(&bytes[100..1100])?;
+            let mut seen = vec![0; bytes.len()];
+            mapped.read(0, &mut seen)?;
+            same("beside the part", &seen[..100], &bytes[..100])?;
+            same("what it wrote", &seen[100..1100], &inverted(&bytes[100..1100]))?;
+        }
+    }
+    other.channel.send_bytes(b"end")?;
+    other.finish()
+}
+
+/// A pool of the host's memory is imported as one, here in the process that made it.
+#[test]
+fn a_pool_on_a_numa_node_is_shared() -> Outcome {
+    let Some(_setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let context = Context::open()?;
+    let flags = CUDAMEM_DRIVER_POOL_SHAREABLE | CUDAMEM_DRIVER_POOL_ON_NUMA_NODE;
+    let pool = match context.driver_pool(CUDAMEM_MEMORY_PINNED, flags) {
+        Err(failure) => {
+            println!("skipped: {failure}");
+            return Ok(());
+        }
+        Ok(pool) => pool,
+    };
+    let export = pool.export()?;
+    assert_eq!((export.info()?.kind, export.info()?.numa_node), (CUDAMEM_EXPORT_POOL, 0));
+    let again = context.import_pool(&export)?;
+    assert_eq!(again.access()?, pool.access()?);
+    let stream = context.stream()?;
+    let memory = pool.allocate(100, &stream)?;
+    let twin = again.import_buffer(&memory.export()?, &stream)?;
+    assert_eq!(twin.host_pointer()?, memory.host_pointer()?);
+    Ok(())
+}
+
+#[test]
+fn a_process_that_is_killed_closes_the_c_library_s_channel() -> Outcome {
+    let Some(_setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let context = Context::open()?;
+    for killed in [false, true] {
+        let mut other = Other::start("exporter")?;
+        let (channel, stream) = (channel_to(&other)?, context.stream()?);
+        let pool = context.import_pool(&channel.receive()?)?;
+        let memory = pool.import_buffer(&channel.receive()?, &stream)?;
+        let mut seen = vec![0; memory.size()?];
+        memory.read(0, &mut seen)?;
+        same("before", &seen, &pattern(4000, 1))?;
+        if killed {
+            other.kill()?;
+            let closed = channel.receive().err().map(|failure| failure.status);
+            assert_eq!(closed, Some(CUDAMEM_ERROR_CLOSED));
+            // Nobody freed it.
+            memory.read(0, &mut seen)?;
+            same("after", &seen, &pattern(4000, 1))?;
+        } else {
+            channel.send_bytes(b"end")?;
+            other.finish()?;
+            // What it holds now is not said, but it is there.
+            memory.read(0, &mut seen)?;
+        }
+    }
+    Ok(())
+}
