@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::buffer::*;
+use cudamem::channel::*;
 use cudamem::context::*;
 use cudamem::engine::*;
 use cudamem::event::*;
@@ -13,6 +14,7 @@ use cudamem::library::*;
 use cudamem::mapped::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
+use cudamem::sharing::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
@@ -21,6 +23,9 @@ use std::sync::Once;
 
 /// The program's memory: calls copy no more bytes than it has.
 const ROOM: usize = 1 << 14;
+
+/// Kinds of handles that sequences destroy.
+const KINDS: [u64; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 24, 25, 26];
 
 /// What a place of a result holds before.
 const UNTOUCHED: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -89,10 +94,10 @@ fn kind(handle: u64) -> u64 {
     handle >> 27 & 31
 }
 
-struct Calls<'bytes> {
+pub(crate) struct Calls<'bytes> {
     bytes: &'bytes [u8],
     /// Every handle that was ever made, destroyed or not.
-    handles: Vec<u64>,
+    pub(crate) handles: Vec<u64>,
     memory: Box<[u8]>,
     tally: Tally,
 }
@@ -101,7 +106,7 @@ struct Calls<'bytes> {
 macro_rules! handles {
     ($($name:ident: $handle:ident, $kind:literal;)*) => {
         impl Calls<'_> { $(
-            fn $name(&mut self) -> $handle {
+            pub(crate) fn $name(&mut self) -> $handle {
                 $handle { id: self.handle($kind) }
             }
         )* }
@@ -119,7 +124,7 @@ handles! {
 }
 
 impl Calls<'_> {
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
         self.bytes = rest;
         *first
@@ -130,7 +135,7 @@ impl Calls<'_> {
     }
 
     /// A handle: mostly one of the kind that is wanted; now and then any, null, or made up.
-    fn handle(&mut self, wanted: u64) -> u64 {
+    pub(crate) fn handle(&mut self, wanted: u64) -> u64 {
         match self.byte() {
             0..4 => 0,
             4..8 => self.number(),
@@ -148,7 +153,7 @@ impl Calls<'_> {
         }
     }
 
-    fn size(&mut self) -> usize {
+    pub(crate) fn size(&mut self) -> usize {
         match self.byte() {
             0..8 => usize::MAX,
             8..12 => self.number() as usize,
@@ -159,11 +164,11 @@ impl Calls<'_> {
     }
 
     /// The program's memory for a copy of so many bytes; NULL for more than it has.
-    fn room(&mut self, size: usize) -> *mut c_void {
+    pub(crate) fn room(&mut self, size: usize) -> *mut c_void {
         if size <= ROOM { self.memory.as_mut_ptr().cast() } else { ptr::null_mut() }
     }
 
-    fn count(&mut self, status: cudamem_status) -> bool {
+    pub(crate) fn count(&mut self, status: cudamem_status) -> bool {
         assert!((0..=CUDAMEM_ERROR_DESCRIPTOR).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
@@ -171,7 +176,7 @@ impl Calls<'_> {
     }
 
     /// A call that makes an object.
-    fn make<H: Copy>(
+    pub(crate) fn make<H: Copy>(
         &mut self,
         wrap: fn(u64) -> H,
         id: fn(H) -> u64,
@@ -191,7 +196,7 @@ impl Calls<'_> {
     }
 
     /// A call that tells something.
-    fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
+    pub(crate) fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
         let mut place = MaybeUninit::uninit();
         let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
         self.count(status);
@@ -233,14 +238,15 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 8 {
+        match self.byte() % 9 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
             5 => self.ask(),
             6 => self.work(),
+            7 => self.share(),
             _ => {
-                let wanted = u64::from(self.byte() % 9);
+                let wanted = KINDS[usize::from(self.byte()) % KINDS.len()];
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -418,6 +424,9 @@ impl Calls<'_> {
             cudamem_resource_destroy(cudamem_resource { id }),
             cudamem_stream_destroy(cudamem_stream { id }),
             cudamem_context_destroy(cudamem_context { id }),
+            cudamem_export_destroy(cudamem_export { id }),
+            cudamem_channel_destroy(cudamem_channel { id }),
+            cudamem_listener_destroy(cudamem_listener { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");
