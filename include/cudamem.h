@@ -1129,14 +1129,14 @@ typedef struct {
  * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
  */
 cudamem_status cudamem_buffer_export(cudamem_buffer buffer,
-                                     cudamem_export *export_);
+                                     cudamem_export *exported);
 
 /**
  * Exports mapped memory, or a part of it.
  *
  * Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share memory.
  */
-cudamem_status cudamem_mapped_export(cudamem_mapped mapped, cudamem_export *export_);
+cudamem_status cudamem_mapped_export(cudamem_mapped mapped, cudamem_export *exported);
 
 /**
  * Exports a pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE, or imported. Send it once to each process;
@@ -1145,7 +1145,7 @@ cudamem_status cudamem_mapped_export(cudamem_mapped mapped, cudamem_export *expo
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is something else.
  */
 cudamem_status cudamem_resource_export(cudamem_resource resource,
-                                       cudamem_export *export_);
+                                       cudamem_export *exported);
 
 /**
  * Exports an event that was made with CUDAMEM_EVENT_SHAREABLE: what one process records, others wait for. It has to live while
@@ -1154,7 +1154,7 @@ cudamem_status cudamem_resource_export(cudamem_resource resource,
  * Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or imported.
  */
 cudamem_status cudamem_event_export(cudamem_event event,
-                                    cudamem_export *export_);
+                                    cudamem_export *exported);
 
 /**
  * Imports a pool. Memory of it is imported, by cudamem_buffer_import, and not allocated. A process that has the pool already,
@@ -1163,7 +1163,7 @@ cudamem_status cudamem_event_export(cudamem_event event,
  * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_DRIVER if the file is something else.
  */
 cudamem_status cudamem_resource_import(cudamem_context context,
-                                       cudamem_export export_,
+                                       cudamem_export exported,
                                        cudamem_resource *resource);
 
 /**
@@ -1175,7 +1175,7 @@ cudamem_status cudamem_resource_import(cudamem_context context,
  * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory is another pool's; CUDAMEM_ERROR_DRIVER if it is no more.
  */
 cudamem_status cudamem_buffer_import(cudamem_resource resource,
-                                     cudamem_export export_,
+                                     cudamem_export exported,
                                      cudamem_stream stream,
                                      cudamem_buffer *buffer);
 
@@ -1185,26 +1185,26 @@ cudamem_status cudamem_buffer_import(cudamem_resource resource,
  * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is another device's;
  * CUDAMEM_ERROR_VKGDR if the file is something else.
  */
-cudamem_status cudamem_mapped_import(cudamem_resource resource, cudamem_export export_, cudamem_mapped *mapped);
+cudamem_status cudamem_mapped_import(cudamem_resource resource, cudamem_export exported, cudamem_mapped *mapped);
 
 /**
  * Imports an event of another process.
  *
  * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if this process made it; CUDAMEM_ERROR_DRIVER if it is no more.
  */
-cudamem_status cudamem_event_import(cudamem_context context, cudamem_export export_, cudamem_event *event);
+cudamem_status cudamem_event_import(cudamem_context context, cudamem_export exported, cudamem_event *event);
 
 /** Tells what an export says of itself; an import checks it. info->size is set by the program. */
-cudamem_status cudamem_export_get_info(cudamem_export export_, cudamem_export_info *info);
+cudamem_status cudamem_export_get_info(cudamem_export exported, cudamem_export_info *info);
 
 /** Gives an export's bytes, to be sent by a way of the program's own. They are valid until the export is destroyed. */
-cudamem_status cudamem_export_get_bytes(cudamem_export export_, const void **bytes, size_t *size);
+cudamem_status cudamem_export_get_bytes(cudamem_export exported, const void **bytes, size_t *size);
 
 /**
  * Gives the file descriptors that go with an export's bytes, and their number. They are valid until the export is destroyed.
  * They go to another process by SCM_RIGHTS, or by inheritance of duplicates (dup2).
  */
-cudamem_status cudamem_export_get_files(cudamem_export export_,
+cudamem_status cudamem_export_get_files(cudamem_export exported,
                                         const int32_t **files,
                                         size_t *count);
 
@@ -1219,10 +1219,10 @@ cudamem_status cudamem_export_create(const void *bytes,
                                      size_t size,
                                      const int32_t *files,
                                      size_t count,
-                                     cudamem_export *export_);
+                                     cudamem_export *exported);
 
 /** Destroys an export, and closes its file descriptors. What it exports goes on to live. The null handle is allowed. */
-cudamem_status cudamem_export_destroy(cudamem_export export_);
+cudamem_status cudamem_export_destroy(cudamem_export exported);
 
 /* ---- Channels -------------------------------------------------------------------------------------------------------
  *
@@ -1276,7 +1276,7 @@ cudamem_status cudamem_channel_get_socket(cudamem_channel channel,
  * Errors: CUDAMEM_ERROR_CLOSED if the other process is gone; CUDAMEM_ERROR_TIMED_OUT if it does not take it in time;
  * CUDAMEM_ERROR_CHANNEL if an earlier call failed in the middle of a message.
  */
-cudamem_status cudamem_channel_send(cudamem_channel channel, cudamem_export export_);
+cudamem_status cudamem_channel_send(cudamem_channel channel, cudamem_export exported);
 
 /**
  * Receives an export; cudamem_export_get_info tells what it is, and so which import takes it.
@@ -1285,7 +1285,7 @@ cudamem_status cudamem_channel_send(cudamem_channel channel, cudamem_export expo
  * other files, or is longer than messages are.
  */
 cudamem_status cudamem_channel_receive(cudamem_channel channel,
-                                       cudamem_export *export_);
+                                       cudamem_export *exported);
 
 /**
  * Sends a message of size bytes, CUDAMEM_MESSAGE_SIZE at most: cudamem_channel_receive_bytes gets it.

@@ -35,6 +35,7 @@
 #include "cudamem/object.hpp"
 #include "cudamem/pool.hpp"
 #include "cudamem/resource.hpp"
+#include "cudamem/sharing.hpp"
 #include "cudamem/stream.hpp"
 #include "cudamem/values.hpp"
 

@@ -176,9 +176,9 @@ pub extern "C" fn cudamem_channel_get_socket(channel: cudamem_channel, socket: O
 /// Errors: CUDAMEM_ERROR_CLOSED if the other process is gone; CUDAMEM_ERROR_TIMED_OUT if it does not take it in time;
 /// CUDAMEM_ERROR_CHANNEL if an earlier call failed in the middle of a message.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_channel_send(channel: cudamem_channel, export: cudamem_export) -> cudamem_status {
+pub extern "C" fn cudamem_channel_send(channel: cudamem_channel, exported: cudamem_export) -> cudamem_status {
     run("cudamem_channel_send", || {
-        let (channel, shared) = (object("channel", channel)?, object("export", export)?);
+        let (channel, shared) = (object("channel", channel)?, object("exported", exported)?);
         Ok(channel.sender().send(shared.export())?)
     })
 }
@@ -188,9 +188,12 @@ pub extern "C" fn cudamem_channel_send(channel: cudamem_channel, export: cudamem
 /// Errors: as cudamem_channel_send; CUDAMEM_ERROR_DESCRIPTOR if what comes is no export, CUDAMEM_ERROR_CHANNEL if it comes with
 /// other files, or is longer than messages are.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_channel_receive(channel: cudamem_channel, export: Out<'_, cudamem_export>) -> cudamem_status {
+pub extern "C" fn cudamem_channel_receive(
+    channel: cudamem_channel,
+    exported: Out<'_, cudamem_export>,
+) -> cudamem_status {
     run("cudamem_channel_receive", || {
-        let export = out("export", export)?;
+        let exported = out("exported", exported)?;
         let channel = object("channel", channel)?;
         let mut receiver = channel.receiver();
         let received = match receiver.kept.take() {
@@ -198,7 +201,7 @@ pub extern "C" fn cudamem_channel_receive(channel: cudamem_channel, export: Out<
             None => receiver.channel.receive()?,
         };
         drop(receiver);
-        export.write(call::new_handle(Shared::new(received))?);
+        exported.write(call::new_handle(Shared::new(received))?);
         Ok(())
     })
 }

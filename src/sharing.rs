@@ -95,11 +95,11 @@ fn without_files(descriptor: Descriptor) -> cuda_mem::Result<Shared> {
 ///
 /// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, export: Out<'_, cudamem_export>) -> cudamem_status {
+pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_buffer_export", || {
-        let export = out("export", export)?;
+        let exported = out("exported", exported)?;
         let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
-        export.write(call::new_handle(without_files(part.export()?)?)?);
+        exported.write(call::new_handle(without_files(part.export()?)?)?);
         Ok(())
     })
 }
@@ -108,11 +108,11 @@ pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, export: Out<'_, 
 ///
 /// Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_mapped_export(mapped: cudamem_mapped, export: Out<'_, cudamem_export>) -> cudamem_status {
+pub extern "C" fn cudamem_mapped_export(mapped: cudamem_mapped, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_mapped_export", || {
-        let export = out("export", export)?;
-        let exported = object("mapped", mapped)?.export()?;
-        export.write(call::new_handle(Shared::new(exported.into()))?);
+        let exported = out("exported", exported)?;
+        let made = object("mapped", mapped)?.export()?;
+        exported.write(call::new_handle(Shared::new(made.into()))?);
         Ok(())
     })
 }
@@ -124,20 +124,20 @@ pub extern "C" fn cudamem_mapped_export(mapped: cudamem_mapped, export: Out<'_, 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_export(
     resource: cudamem_resource,
-    export: Out<'_, cudamem_export>,
+    exported: Out<'_, cudamem_export>,
 ) -> cudamem_status {
     run("cudamem_resource_export", || {
-        let export = out("export", export)?;
+        let exported = out("exported", exported)?;
         let resource = object("resource", resource)?;
         let Resource::Driver { pool, .. } = &*resource else {
             return Err(invalid("resource", "another resource", "it is a pool of the driver's that is shareable"));
         };
-        let exported = match pool {
+        let made = match pool {
             AnyDriverPool::Device(pool) => pool.export(),
             AnyDriverPool::Pinned(pool) => pool.export(),
             AnyDriverPool::Managed(pool) => pool.export(),
         }?;
-        export.write(call::new_handle(Shared::new(exported.into()))?);
+        exported.write(call::new_handle(Shared::new(made.into()))?);
         Ok(())
     })
 }
@@ -147,11 +147,11 @@ pub extern "C" fn cudamem_resource_export(
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or imported.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_event_export(event: cudamem_event, export: Out<'_, cudamem_export>) -> cudamem_status {
+pub extern "C" fn cudamem_event_export(event: cudamem_event, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_event_export", || {
-        let export = out("export", export)?;
+        let exported = out("exported", exported)?;
         let descriptor = object("event", event)?.export()?;
-        export.write(call::new_handle(without_files(descriptor)?)?);
+        exported.write(call::new_handle(without_files(descriptor)?)?);
         Ok(())
     })
 }
@@ -163,12 +163,12 @@ pub extern "C" fn cudamem_event_export(event: cudamem_event, export: Out<'_, cud
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_import(
     context: cudamem_context,
-    export: cudamem_export,
+    exported: cudamem_export,
     resource: Out<'_, cudamem_resource>,
 ) -> cudamem_status {
     run("cudamem_resource_import", || {
         let resource = out("resource", resource)?;
-        let (context, shared) = (object("context", context)?, object("export", export)?);
+        let (context, shared) = (object("context", context)?, object("exported", exported)?);
         let Export::Pool(pool) = shared.export.try_clone()? else {
             return Err(shared.wrong_kind("cudamem_resource_import", ExportKind::Pool));
         };
@@ -190,13 +190,13 @@ pub extern "C" fn cudamem_resource_import(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_import(
     resource: cudamem_resource,
-    export: cudamem_export,
+    exported: cudamem_export,
     stream: cudamem_stream,
     buffer: Out<'_, cudamem_buffer>,
 ) -> cudamem_status {
     run("cudamem_buffer_import", || {
         let buffer = out("buffer", buffer)?;
-        let (resource, shared) = (object("resource", resource)?, object("export", export)?);
+        let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
         let stream = object("stream", stream)?;
         let descriptor = shared.export.descriptor();
         let imported = match &*resource {
@@ -223,12 +223,12 @@ pub extern "C" fn cudamem_buffer_import(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_mapped_import(
     resource: cudamem_resource,
-    export: cudamem_export,
+    exported: cudamem_export,
     mapped: Out<'_, cudamem_mapped>,
 ) -> cudamem_status {
     run("cudamem_mapped_import", || {
         let mapped = out("mapped", mapped)?;
-        let (resource, shared) = (object("resource", resource)?, object("export", export)?);
+        let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
         let Resource::Mapped { mapped: source, .. } = &*resource else {
             return Err(invalid("resource", "another resource", "it has to be made by cudamem_resource_create_mapped"));
         };
@@ -246,12 +246,12 @@ pub extern "C" fn cudamem_mapped_import(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_import(
     context: cudamem_context,
-    export: cudamem_export,
+    exported: cudamem_export,
     event: Out<'_, cudamem_event>,
 ) -> cudamem_status {
     run("cudamem_event_import", || {
         let event = out("event", event)?;
-        let (context, shared) = (object("context", context)?, object("export", export)?);
+        let (context, shared) = (object("context", context)?, object("exported", exported)?);
         event.write(call::new_handle(Event::import(&context, &shared.export.descriptor())?)?);
         Ok(())
     })
@@ -291,11 +291,11 @@ unsafe impl Options for cudamem_export_info {
 /// Tells what an export says of itself; an import checks it. info->size is set by the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_export_get_info(
-    export: cudamem_export,
+    exported: cudamem_export,
     info: *mut cudamem_export_info,
 ) -> cudamem_status {
     run("cudamem_export_get_info", || {
-        let shared = object("export", export)?;
+        let shared = object("exported", exported)?;
         let descriptor = shared.export.descriptor();
         let node = match &shared.export {
             Export::Pool(pool) => pool.numa_node(),
@@ -328,7 +328,7 @@ fn kind_number(kind: ExportKind) -> Outcome<u32> {
         ExportKind::Event => CUDAMEM_EXPORT_EVENT,
         ExportKind::VirtualMemory => CUDAMEM_EXPORT_VIRTUAL_MEMORY,
         other => {
-            return Err(invalid("export", other.to_string(), "this release of the interface has no number for it"));
+            return Err(invalid("exported", other.to_string(), "this release of the interface has no number for it"));
         }
     })
 }
@@ -336,13 +336,13 @@ fn kind_number(kind: ExportKind) -> Outcome<u32> {
 /// Gives an export's bytes, to be sent by a way of the program's own. They are valid until the export is destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_export_get_bytes(
-    export: cudamem_export,
+    exported: cudamem_export,
     bytes: Out<'_, *const c_void>,
     size: Out<'_, usize>,
 ) -> cudamem_status {
     run("cudamem_export_get_bytes", || {
         let (bytes, size) = (out("bytes", bytes)?, out("size", size)?);
-        let shared = object("export", export)?;
+        let shared = object("exported", exported)?;
         bytes.write(shared.bytes.as_ptr().cast());
         size.write(shared.bytes.len());
         Ok(())
@@ -353,13 +353,13 @@ pub extern "C" fn cudamem_export_get_bytes(
 /// They go to another process by SCM_RIGHTS, or by inheritance of duplicates (dup2).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_export_get_files(
-    export: cudamem_export,
+    exported: cudamem_export,
     files: Out<'_, *const i32>,
     count: Out<'_, usize>,
 ) -> cudamem_status {
     run("cudamem_export_get_files", || {
         let (files, count) = (out("files", files)?, out("count", count)?);
-        let shared = object("export", export)?;
+        let shared = object("exported", exported)?;
         files.write(shared.files.as_ptr());
         count.write(shared.files.len());
         Ok(())
@@ -377,16 +377,16 @@ pub unsafe extern "C" fn cudamem_export_create(
     size: usize,
     files: *const i32,
     count: usize,
-    export: Out<'_, cudamem_export>,
+    exported: Out<'_, cudamem_export>,
 ) -> cudamem_status {
     run("cudamem_export_create", || {
-        let export = out("export", export)?;
+        let exported = out("exported", exported)?;
         // SAFETY: the header's rule for bytes.
         let bytes = unsafe { self::bytes("bytes", bytes, size) }?;
         // SAFETY: the header's rule for what a pointer points to.
         let files = unsafe { file_numbers(files, count) }?;
         let files = files.iter().map(|file| duplicate("files", *file)).collect::<Outcome<_>>()?;
-        export.write(call::new_handle(Shared::new(Export::from_parts(bytes, files)?))?);
+        exported.write(call::new_handle(Shared::new(Export::from_parts(bytes, files)?))?);
         Ok(())
     })
 }
@@ -423,6 +423,6 @@ pub(crate) fn duplicate(argument: &'static str, file: i32) -> Outcome<OwnedFd> {
 
 /// Destroys an export, and closes its file descriptors. What it exports goes on to live. The null handle is allowed.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_export_destroy(export: cudamem_export) -> cudamem_status {
-    run("cudamem_export_destroy", || destroy("export", export, drop_object))
+pub extern "C" fn cudamem_export_destroy(exported: cudamem_export) -> cudamem_status {
+    run("cudamem_export_destroy", || destroy("exported", exported, drop_object))
 }
