@@ -9,10 +9,13 @@
 mod call;
 mod callbacks;
 mod handle;
+mod made;
 mod message;
 
+pub mod adaptor;
 pub mod buffer;
 pub mod context;
+pub mod counter;
 pub mod device;
 pub mod engine;
 pub mod event;
@@ -21,6 +24,9 @@ pub mod library;
 pub mod mapped;
 pub mod pool;
 pub mod resource;
+pub mod ring;
+pub mod signal;
+pub mod small_pools;
 pub mod status;
 pub mod stream;
 pub mod text;

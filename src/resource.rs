@@ -10,6 +10,7 @@ use crate::call::{
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
+use crate::made::Made;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::mapped::CoherenceWish;
@@ -42,6 +43,13 @@ pub enum Resource {
     },
     /// A pool of ours.
     Pool(Pool<Any>),
+    /// One that can do something else.
+    Made {
+        /// As buffers hold it.
+        shared: SharedResource,
+        /// As it was made.
+        made: Made,
+    },
 }
 
 /// A pool of the driver's, of any kind.
@@ -61,9 +69,10 @@ impl Resource {
     /// The resource, for what holds it.
     pub(crate) fn share(&self) -> SharedResource {
         match self {
-            Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
-                shared.clone()
-            }
+            Resource::Plain(shared)
+            | Resource::Mapped { shared, .. }
+            | Resource::Driver { shared, .. }
+            | Resource::Made { shared, .. } => shared.clone(),
             Resource::Pool(pool) => pool.share(),
         }
     }
@@ -75,9 +84,10 @@ impl Resource {
         unsafe {
             match self {
                 Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
-                Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
-                    Buffer::uninit_assumed(shared, size, stream)
-                }
+                Resource::Plain(shared)
+                | Resource::Mapped { shared, .. }
+                | Resource::Driver { shared, .. }
+                | Resource::Made { shared, .. } => Buffer::uninit_assumed(shared, size, stream),
             }
         }
     }

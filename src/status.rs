@@ -6,6 +6,7 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::signal::SignalError;
 
 /// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
 pub type cudamem_status = i32;
@@ -38,9 +39,13 @@ pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
 pub const CUDAMEM_ERROR_FORKED: cudamem_status = 12;
 /// The operating system refused a call.
 pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
+/// What was waited for did not come in time.
+pub const CUDAMEM_ERROR_TIMED_OUT: cudamem_status = 14;
+/// Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where.
+pub const CUDAMEM_ERROR_DAMAGED: cudamem_status = 15;
 
 /// One row for each status, in the order of the numbers.
-const NAMES: [&CStr; 14] = [
+const NAMES: [&CStr; 16] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -55,6 +60,8 @@ const NAMES: [&CStr; 14] = [
     c"CUDAMEM_ERROR_INVALID_HANDLE",
     c"CUDAMEM_ERROR_FORKED",
     c"CUDAMEM_ERROR_SYSTEM",
+    c"CUDAMEM_ERROR_TIMED_OUT",
+    c"CUDAMEM_ERROR_DAMAGED",
 ];
 
 /// The status of an error of cuda-mem.
@@ -70,6 +77,8 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
         // A later variant of cuda-mem that this release does not know is something it does not offer.
         _ => CUDAMEM_ERROR_UNSUPPORTED,
     }
@@ -115,7 +124,7 @@ mod tests {
         assert_eq!(name(CUDAMEM_SUCCESS), "CUDAMEM_SUCCESS");
         assert_eq!(name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC");
         assert_eq!(name(CUDAMEM_ERROR_SYSTEM), "CUDAMEM_ERROR_SYSTEM");
-        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_SYSTEM);
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_DAMAGED);
         assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
     }
 
