@@ -18,6 +18,8 @@ pub mod context;
 pub mod counter;
 pub mod device;
 pub mod engine;
+pub mod engine_options;
+pub mod engine_work;
 pub mod event;
 pub mod handles;
 pub mod library;
