@@ -17,8 +17,8 @@ use core::mem::size_of;
 use core::slice;
 use cuda_mem::Error;
 use cuda_mem::adaptor::{
-    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Logging, Recording, Retry,
-    Statistics, Tracking,
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Logging, Recording,
+    Retry, Statistics, Tracking,
 };
 use cuda_mem::memory::kind::Any;
 use std::io::{self, BufWriter};
@@ -331,7 +331,8 @@ pub extern "C" fn cudamem_resource_create_retry(
         let function = callback.ok_or_else(|| invalid("callback", "NULL", "it is the function to be called"))?;
         let upstream = object("upstream", upstream)?.share();
         let decide = Decide { function, user };
-        resource.write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| decide.call(error, attempt)))?);
+        resource
+            .write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| decide.call(error, attempt)))?);
         Ok(())
     })
 }

@@ -17,8 +17,8 @@ use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::buffer::{Access, CopyBatch, Piece};
-use cuda_mem::memory::GrowableBuffer;
 use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
 use cuda_mem::{Buffer, Error, SharedBuffer};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -85,6 +85,35 @@ impl Memory {
     #[inline]
     pub(crate) fn new(buffer: Buffer<u8, Any>) -> Self {
         Self(RwLock::new(Content::Exclusive(buffer)))
+    }
+
+    /// A buffer of no bytes that can grow.
+    pub(crate) fn growable(
+        memory: &VirtualMemory<Any>,
+        capacity: usize,
+        stream: &cuda_mem::Stream,
+    ) -> cuda_mem::Result<Self> {
+        let growable = GrowableBuffer::with_capacity(memory, capacity, stream)?;
+        Ok(Self(RwLock::new(Content::Growable(Box::new(growable)))))
+    }
+
+    /// Does something with a buffer that can grow.
+    pub(crate) fn with_growable<R>(
+        &self,
+        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
+    ) -> Outcome<R> {
+        match &mut *self.write() {
+            Content::Growable(growable) => Ok(work(growable)?),
+            _ => {
+                let rule = "it has to be made by cudamem_buffer_create_growable, and not be sliced";
+                Err(invalid("buffer", "a buffer that does not grow", rule))
+            }
+        }
+    }
+
+    /// Whether the driver moves the memory between device and host.
+    pub(crate) fn is_managed(&self) -> bool {
+        with!(&*self.read(), buffer => buffer.accessibility().managed)
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
@@ -497,10 +526,8 @@ pub(crate) fn copy_pieces(
     }
     let (memory, source_memory, stream) =
         (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
-    let pieces: Vec<Piece> = pieces
-        .iter()
-        .map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size })
-        .collect();
+    let pieces: Vec<Piece> =
+        pieces.iter().map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size }).collect();
     let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
     let mut batch = CopyBatch::new(&stream);
     with_engine_mut!(&mut *to, to => with_engine!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;

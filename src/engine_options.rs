@@ -14,8 +14,8 @@ use crate::text::new_text;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use cuda_mem::copy::{
-    CopyEngine, CopyOptions, HostMemory, MachineProfile, Measuring, NoThreads, ProfileCache, StagingSettings, ThreadPool,
-    Way,
+    CopyEngine, CopyOptions, HostMemory, MachineProfile, Measuring, NoThreads, ProfileCache, StagingSettings,
+    ThreadPool, Way,
 };
 use std::sync::Arc;
 
@@ -54,8 +54,9 @@ unsafe impl Options for cudamem_engine_options {
 }
 
 fn profile(argument: &'static str, json: &str) -> Outcome<MachineProfile> {
-    serde_json::from_str(json)
-        .map_err(|error| invalid(argument, format!("a text of {} bytes ({error})", json.len()), "it has to be a profile"))
+    serde_json::from_str(json).map_err(|error| {
+        invalid(argument, format!("a text of {} bytes ({error})", json.len()), "it has to be a profile")
+    })
 }
 
 /// Makes an engine for a context's device. options may be NULL.

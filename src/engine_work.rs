@@ -38,7 +38,8 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
     run("cudamem_engine_write_buffer_on", || {
         // SAFETY: the header's rule for bytes.
         let source = unsafe { bytes("source", source, size) }?;
-        let (engine, stream, memory) = (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
+        let (engine, stream, memory) =
+            (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
         buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_on(&stream, buffer, offset, source))
     })
 }
@@ -62,7 +63,8 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
         let pending = out("pending", pending)?;
         // SAFETY: the header's rule for bytes; the program keeps them for as long as the read may write them.
         let destination: &'static mut [u8] = unsafe { bytes_mut("destination", destination, size) }?;
-        let (engine, stream, memory) = (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
+        let (engine, stream, memory) =
+            (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
         let read = buffer::with_engine_mut!(&mut *memory.write(), buffer => {
             engine.read_on(&stream, buffer, offset, destination)
         })?;
@@ -88,10 +90,7 @@ pub extern "C" fn cudamem_pending_read_wait(pending: cudamem_pending_read) -> cu
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pending_read_is_done(
-    pending: cudamem_pending_read,
-    done: Out<'_, bool>,
-) -> cudamem_status {
+pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, done: Out<'_, bool>) -> cudamem_status {
     run("cudamem_pending_read_is_done", || {
         let done = out("done", done)?;
         let pending = object("pending", pending)?;

@@ -144,9 +144,9 @@ pub unsafe extern "C" fn cudamem_ring_create(
 
 /// The size of some items in bytes.
 fn size_of_items(item_size: usize, count: usize) -> Outcome<usize> {
-    item_size
-        .checked_mul(count)
-        .ok_or_else(|| invalid("count", count.to_string(), format!("no memory holds so many items of {item_size} bytes")))
+    item_size.checked_mul(count).ok_or_else(|| {
+        invalid("count", count.to_string(), format!("no memory holds so many items of {item_size} bytes"))
+    })
 }
 
 fn pushing(

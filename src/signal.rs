@@ -138,9 +138,7 @@ pub const CUDAMEM_COMPARE_NOT_ALL_BITS: i32 = 3;
 
 fn comparison(comparison: i32) -> Outcome<Comparison> {
     let known = usize::try_from(comparison).ok().and_then(|index| Comparison::ALL.get(index));
-    known
-        .copied()
-        .ok_or_else(|| invalid("comparison", comparison.to_string(), "it is one of CUDAMEM_COMPARE_..."))
+    known.copied().ok_or_else(|| invalid("comparison", comparison.to_string(), "it is one of CUDAMEM_COMPARE_..."))
 }
 
 /// How the CPU waits: it looks again and again, in turns without a pause, then leaving the processor to other threads, then
@@ -208,7 +206,11 @@ pub(crate) fn narrow(argument: &'static str, value: u64) -> Outcome<u32> {
 }
 
 /// Chooses by the bits of a word.
-pub(crate) fn of_bits<T>(bits: u32, of_32: impl FnOnce() -> Outcome<T>, of_64: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+pub(crate) fn of_bits<T>(
+    bits: u32,
+    of_32: impl FnOnce() -> Outcome<T>,
+    of_64: impl FnOnce() -> Outcome<T>,
+) -> Outcome<T> {
     match bits {
         32 => of_32(),
         64 => of_64(),
