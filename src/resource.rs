@@ -11,6 +11,7 @@ use crate::device::device;
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
+use crate::made::{Made, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::mapped::CoherenceWish;
@@ -27,13 +28,6 @@ use cuda_mem::{Buffer, MappedResource, Stream};
 pub enum Resource {
     /// One that can do no more than allocate.
     Plain(SharedResource),
-    /// Device memory, of which other processes' is imported too.
-    Device {
-        /// As it was made.
-        device: DeviceMemory,
-        /// As buffers hold it.
-        shared: SharedResource,
-    },
     /// Mapped memory, which cudamem_mapped_allocate takes too.
     Mapped {
         /// As it was opened.
@@ -50,6 +44,13 @@ pub enum Resource {
     },
     /// A pool of ours.
     Pool(Pool<Any>),
+    /// One that can do something else.
+    Made {
+        /// As buffers hold it.
+        shared: SharedResource,
+        /// As it was made.
+        made: Made,
+    },
 }
 
 /// A pool of the driver's, of any kind.
@@ -70,9 +71,9 @@ impl Resource {
     pub(crate) fn share(&self) -> SharedResource {
         match self {
             Resource::Plain(shared)
-            | Resource::Device { shared, .. }
             | Resource::Mapped { shared, .. }
-            | Resource::Driver { shared, .. } => shared.clone(),
+            | Resource::Driver { shared, .. }
+            | Resource::Made { shared, .. } => shared.clone(),
             Resource::Pool(pool) => pool.share(),
         }
     }
@@ -85,9 +86,9 @@ impl Resource {
             match self {
                 Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
                 Resource::Plain(shared)
-                | Resource::Device { shared, .. }
                 | Resource::Mapped { shared, .. }
-                | Resource::Driver { shared, .. } => Buffer::uninit_assumed(shared, size, stream),
+                | Resource::Driver { shared, .. }
+                | Resource::Made { shared, .. } => Buffer::uninit_assumed(shared, size, stream),
             }
         }
     }
@@ -108,8 +109,7 @@ pub extern "C" fn cudamem_resource_create_device(
 ) -> cudamem_status {
     run("cudamem_resource_create_device", || {
         let resource = out("resource", resource)?;
-        let device = DeviceMemory::new(&*object("context", context)?);
-        resource.write(call::new_handle(Resource::Device { shared: device.share(), device })?);
+        resource.write(new_resource(DeviceMemory::new(&*object("context", context)?))?);
         Ok(())
     })
 }

@@ -8,12 +8,13 @@
 //!     a pool of the driver's       cudamem_resource_export             cudamem_resource_import
 //!     memory of that pool          cudamem_buffer_export               cudamem_buffer_import
 //!     memory of cuMemAlloc         cudamem_buffer_export               cudamem_buffer_import
+//!     virtual memory               cudamem_buffer_export_virtual       cudamem_buffer_import
 //!     mapped memory                cudamem_mapped_export               cudamem_mapped_import
 //!     an event                     cudamem_event_export                cudamem_event_import
 //!
 //! The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
-//! driver does not watch over that. Mapped memory is kept by each process on its own. A process that ends, or is killed, lets
-//! go of what it imported; what it exported ends with it, but for mapped memory.
+//! driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
+//! that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
 //!
 //! An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
 //! another device is CUDAMEM_ERROR_DESCRIPTOR. A pool's export brings a key along, with which descriptors of its memory are
@@ -37,12 +38,14 @@ use crate::handles::cudamem_export;
 use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
+use crate::made::{Made, of_sort};
 use crate::resource::{AnyDriverPool, Resource};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::ipc::{Descriptor, DescriptorError, Export, ExportKind, Exported, MAX_FILE_DESCRIPTORS};
-use cuda_mem::memory::{DevicePool, PinnedPool};
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{DevicePool, PinnedPool, VirtualMemory};
 use cuda_mem::{Error, Event};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -100,6 +103,27 @@ pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_
         let exported = out("exported", exported)?;
         let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
         exported.write(call::new_handle(without_files(part.export()?)?)?);
+        Ok(())
+    })
+}
+
+/// Exports a buffer of virtual memory, or the part of it that the buffer is: of a resource that
+/// cudamem_resource_create_virtual made with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the buffer's work so far. Each process keeps
+/// the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
+/// chunks.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_buffer_export_virtual(
+    buffer: cudamem_buffer,
+    resource: cudamem_resource,
+    exported: Out<'_, cudamem_export>,
+) -> cudamem_status {
+    run("cudamem_buffer_export_virtual", || {
+        let exported = out("exported", exported)?;
+        let memory = of_sort::<VirtualMemory<Any>>("resource", resource)?;
+        let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
+        exported.write(call::new_handle(Shared::new(memory.export(&part)?.into()))?);
         Ok(())
     })
 }
@@ -182,7 +206,8 @@ pub extern "C" fn cudamem_resource_import(
 }
 
 /// Imports memory as a buffer, with stream as its home. resource is the pool that the memory is of, imported or the process's
-/// own; for memory of cuMemAlloc, one that cudamem_resource_create_device made. In the process that exported it, it is the
+/// own; for memory of cuMemAlloc, one that cudamem_resource_create_device made; for virtual memory, one of the same place that
+/// cudamem_resource_create_virtual made. In the process that exported it, it is the
 /// exported memory itself; what is imported twice is one memory, which is let go of when the last buffer of it is destroyed and
 /// the work of all is done. The other process may write it at any time: order the work by events, or by waiting and a message.
 ///
@@ -200,14 +225,20 @@ pub extern "C" fn cudamem_buffer_import(
         let stream = object("stream", stream)?;
         let descriptor = shared.export.descriptor();
         let imported = match &*resource {
-            Resource::Device { device, .. } => device.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
+            Resource::Made { made: Made::Device(memory), .. } => {
+                memory.import_buffer::<u8>(&descriptor, &stream)?.into_any()
+            }
+            Resource::Made { made: Made::Virtual(memory), .. } => match shared.export.try_clone()? {
+                Export::VirtualMemory(export) => memory.import::<u8>(export, &stream)?,
+                _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::VirtualMemory)),
+            },
             Resource::Driver { pool, .. } => match pool {
                 AnyDriverPool::Device(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
                 AnyDriverPool::Pinned(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
                 AnyDriverPool::Managed(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
             },
             _ => {
-                let rule = "it is a pool of the driver's, or made by cudamem_resource_create_device";
+                let rule = "it is a pool of the driver's, or made by cudamem_resource_create_device or _create_virtual";
                 return Err(invalid("resource", "another resource", rule));
             }
         };

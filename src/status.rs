@@ -7,6 +7,7 @@ use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
 use cuda_mem::ipc::ChannelError;
+use cuda_mem::signal::SignalError;
 
 /// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
 pub type cudamem_status = i32;
@@ -39,17 +40,19 @@ pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
 pub const CUDAMEM_ERROR_FORKED: cudamem_status = 12;
 /// The operating system refused a call.
 pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
-/// It took longer than the program allowed.
+/// What was waited for did not come, or did not go, in time.
 pub const CUDAMEM_ERROR_TIMED_OUT: cudamem_status = 14;
+/// Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where.
+pub const CUDAMEM_ERROR_DAMAGED: cudamem_status = 15;
 /// The other process has closed the channel, or is gone.
-pub const CUDAMEM_ERROR_CLOSED: cudamem_status = 15;
+pub const CUDAMEM_ERROR_CLOSED: cudamem_status = 16;
 /// A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one.
-pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 16;
+pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 17;
 /// What another process sent is no export, was cut off, changed or forged, or is of another kind, device or pool.
-pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 17;
+pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
 
 /// One row for each status, in the order of the numbers.
-const NAMES: [&CStr; 18] = [
+const NAMES: [&CStr; 19] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -65,6 +68,7 @@ const NAMES: [&CStr; 18] = [
     c"CUDAMEM_ERROR_FORKED",
     c"CUDAMEM_ERROR_SYSTEM",
     c"CUDAMEM_ERROR_TIMED_OUT",
+    c"CUDAMEM_ERROR_DAMAGED",
     c"CUDAMEM_ERROR_CLOSED",
     c"CUDAMEM_ERROR_CHANNEL",
     c"CUDAMEM_ERROR_DESCRIPTOR",
@@ -83,6 +87,8 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
         Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Channel(ChannelError::Closed { .. } | ChannelError::Cut { .. }) => CUDAMEM_ERROR_CLOSED,
         Error::Channel(_) => CUDAMEM_ERROR_CHANNEL,

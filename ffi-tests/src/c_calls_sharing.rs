@@ -104,14 +104,14 @@ impl Calls<'_> {
         let (mut bytes, mut size) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let told = cudamem_export_get_bytes(export, Some(&mut bytes), Some(&mut size));
         let mut copy = vec![0u8; usize::from(self.byte())];
-        if self.count(told) && self.byte() % 4 != 0 {
+        if self.count(told) && !self.byte().is_multiple_of(4) {
             // SAFETY: the call worked; the export lives, for this sequence alone has its handle.
             copy = unsafe { core::slice::from_raw_parts(bytes.assume_init().cast(), size.assume_init()) }.to_vec();
         }
         let (mut files, mut count) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let told = cudamem_export_get_files(export, Some(&mut files), Some(&mut count));
         let (mut place, mut number) = (ptr::null(), usize::from(self.byte() == 0) * 100);
-        if told == CUDAMEM_SUCCESS && self.byte() % 4 != 0 {
+        if told == CUDAMEM_SUCCESS && !self.byte().is_multiple_of(4) {
             // SAFETY: the call worked.
             (place, number) = unsafe { (files.assume_init(), count.assume_init()) };
         }
