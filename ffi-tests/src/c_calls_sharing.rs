@@ -49,8 +49,9 @@ impl Calls<'_> {
 
     fn export_something(&mut self) {
         let (buffer, mapped, resource, event) = (self.buffer(), self.mapped(), self.resource(), self.event());
-        match self.byte() % 4 {
+        match self.byte() % 5 {
             0 => self.make_export(|place| cudamem_buffer_export(buffer, place)),
+            4 => self.make_export(|place| cudamem_buffer_export_virtual(buffer, resource, place)),
             1 => self.make_export(|place| cudamem_mapped_export(mapped, place)),
             2 => self.make_export(|place| cudamem_resource_export(resource, place)),
             _ => self.make_export(|place| cudamem_event_export(event, place)),

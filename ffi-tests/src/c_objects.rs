@@ -16,6 +16,7 @@ use cudamem::resource::*;
 use cudamem::sharing::*;
 use cudamem::status::*;
 use cudamem::stream::*;
+use cudamem::virtual_memory::*;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -176,6 +177,28 @@ impl Context {
         Resource::from_call(|place| unsafe { cudamem_resource_create_driver_pool(self.0, &options, place) })
     }
 }
+impl Context {
+    /// Virtual memory; `flags` are the options'.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn virtual_memory(&self, flags: u32) -> Result<Resource> {
+        let options = cudamem_virtual_options {
+            size: size_of::<cudamem_virtual_options>(),
+            alignment: 0,
+            address_hint: 0,
+            peers: ptr::null(),
+            peer_count: 0,
+            location: CUDAMEM_PHYSICAL_ON_DEVICE,
+            node: 0,
+            flags,
+            reserved: 0,
+        };
+        // SAFETY: the options are as large as they say, and name no peers.
+        Resource::from_call(|place| unsafe { cudamem_resource_create_virtual(self.0, &options, place) })
+    }
+}
 methods!(Context {
     device_memory() -> Resource = cudamem_resource_create_device;
     pinned_memory(flags: u32 = flags) -> Resource = cudamem_resource_create_pinned;
@@ -276,6 +299,7 @@ methods!(Buffer {
     slice(offset: usize = offset, size: usize = size) -> Buffer = cudamem_buffer_slice;
     equals(other: &Buffer = other.0) -> bool = cudamem_buffer_equals;
     export() -> Export = cudamem_buffer_export;
+    export_virtual(resource: &Resource = resource.0) -> Export = cudamem_buffer_export_virtual;
 });
 methods!(Mapped {
     size() -> usize = cudamem_mapped_get_size;

@@ -8,7 +8,7 @@ use cuda_mem::mapped::{MappedMemory, MappedResource};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle,
-    SharedResource,
+    SharedResource, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::pool::{Pool, PoolSettings};
 use cuda_mem::{Buffer, Context, Error, SharedBuffer, SharedMemory, Stream};
@@ -430,7 +430,7 @@ impl Interface for Native {
     fn sources(&self) -> Result<Vec<(&'static str, NativeResource)>> {
         let (context, options) = (&self.0, PoolOptions::default());
         let managed = |memory: ManagedMemory| memory.share();
-        let all: [(&'static str, core::result::Result<SharedResource, Error>); 7] = [
+        let all: [(&'static str, core::result::Result<SharedResource, Error>); 8] = [
             ("device memory", Ok(DeviceMemory::new(context).share())),
             ("pinned memory", Ok(PinnedMemory::new(context).share())),
             ("managed memory", ManagedMemory::new(context).map(managed)),
@@ -438,6 +438,7 @@ impl Interface for Native {
             ("device pool", DevicePool::new(context, &options).map(|pool| pool.share())),
             ("pinned pool", PinnedPool::new(context, &options).map(|pool| pool.share())),
             ("managed pool", ManagedPool::new(context, &options).map(|pool| pool.share())),
+            ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
         ];
         let there = all.into_iter().filter_map(|(name, source)| {
             let source = supported(name, source.map_err(Refusal::from)).transpose()?;
@@ -560,6 +561,7 @@ impl Interface for CLibrary {
             ("device pool", self.0.driver_pool(CUDAMEM_MEMORY_DEVICE, 0)),
             ("pinned pool", self.0.driver_pool(CUDAMEM_MEMORY_PINNED, 0)),
             ("managed pool", self.0.driver_pool(CUDAMEM_MEMORY_MANAGED, 0)),
+            ("virtual memory", self.0.virtual_memory(0)),
         ];
         let there = all.into_iter().filter_map(|(name, source)| {
             let source = supported(name, source.map_err(Refusal::from)).transpose()?;

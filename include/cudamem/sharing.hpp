@@ -26,6 +26,12 @@ public:
     /// The memory of a buffer, or the part of it that the buffer is.
     static result<exported> of(const buffer &buffer) { return detail::make<exported>(cudamem_buffer_export, buffer.get()); }
 
+    /// A buffer of virtual memory that was made with CUDAMEM_PHYSICAL_SHAREABLE, or a part of one.
+    static result<exported> of(const buffer &buffer, const resource &virtual_memory)
+    {
+        return detail::make<exported>(cudamem_buffer_export_virtual, buffer.get(), virtual_memory.get());
+    }
+
     /// Mapped memory, or a part of it.
     static result<exported> of(const mapped &mapped) { return detail::make<exported>(cudamem_mapped_export, mapped.get()); }
 

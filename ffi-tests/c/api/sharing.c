@@ -109,7 +109,7 @@ static void play_child(void)
 {
     struct rig rig = rig_open();
     cudamem_channel channel;
-    cudamem_resource device, pool = {0};
+    cudamem_resource device, virtual_memory, pool = {0};
     OK(cudamem_channel_open_socket(0, &channel));
     close(0);
     OK(cudamem_resource_create_device(rig.context, &device));
@@ -137,6 +137,11 @@ static void play_child(void)
             break;
         case CUDAMEM_EXPORT_DEVICE_MEMORY:
             mirror_buffer(rig, channel, device, export);
+            break;
+        case CUDAMEM_EXPORT_VIRTUAL_MEMORY:
+            OK(cudamem_resource_create_virtual(rig.context, NULL, &virtual_memory));
+            mirror_buffer(rig, channel, virtual_memory, export);
+            OK(cudamem_resource_destroy(virtual_memory));
             break;
         case CUDAMEM_EXPORT_MAPPED:
             mirror_mapped(rig, channel, export);
@@ -166,7 +171,7 @@ static void check_mirror(cudamem_channel channel, unsigned char *bytes)
 }
 
 /* A part of a buffer of a resource, with an event behind the work on it. */
-static void share_buffer(struct rig rig, struct other other, cudamem_resource resource)
+static void share_buffer(struct rig rig, struct other other, cudamem_resource resource, bool is_virtual)
 {
     static unsigned char bytes[SIZE], seen[SIZE];
     cudamem_buffer buffer, part;
@@ -174,7 +179,13 @@ static void share_buffer(struct rig rig, struct other other, cudamem_resource re
     cudamem_event event;
     OK(cudamem_buffer_allocate(resource, SIZE, rig.stream, &buffer));
     OK(cudamem_buffer_slice(buffer, BEGIN, LENGTH, &part));
-    OK(cudamem_buffer_export(part, &export));
+    if (is_virtual) {
+        FAILS(cudamem_buffer_export(part, &export), CUDAMEM_ERROR_UNSUPPORTED);
+        OK(cudamem_buffer_export_virtual(part, resource, &export));
+    } else {
+        FAILS(cudamem_buffer_export_virtual(part, resource, &export), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_buffer_export(part, &export));
+    }
     pattern(bytes, SIZE, 3);
     OK(cudamem_buffer_write(buffer, 0, bytes, SIZE));
     memset(bytes + 2000, 7, 500);
@@ -198,6 +209,21 @@ static void share_buffer(struct rig rig, struct other other, cudamem_resource re
     }
     OK(cudamem_buffer_destroy(part));
     OK(cudamem_buffer_destroy(buffer));
+}
+
+static void share_virtual(struct rig rig, struct other other)
+{
+    cudamem_resource memory;
+    cudamem_virtual_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_PHYSICAL_SHAREABLE;
+    cudamem_status status = cudamem_resource_create_virtual(rig.context, &options, &memory);
+    CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_UNSUPPORTED);
+    if (status == CUDAMEM_SUCCESS) {
+        share_buffer(rig, other, memory, true);
+        OK(cudamem_resource_destroy(memory));
+    }
 }
 
 static void share_mapped(struct rig rig, struct other other)
@@ -255,10 +281,11 @@ void case_sharing(void)
         cudamem_export export;
         OK(cudamem_resource_export(pool, &export));
         send_and_destroy(other.channel, export);
-        share_buffer(rig, other, pool);
+        share_buffer(rig, other, pool, false);
     }
     OK(cudamem_resource_create_device(rig.context, &device));
-    share_buffer(rig, other, device);
+    share_buffer(rig, other, device, false);
+    share_virtual(rig, other);
     share_mapped(rig, other);
     finish(other);
 

@@ -7,7 +7,10 @@ use cudamem::resource::{
     CUDAMEM_DRIVER_POOL_ON_NUMA_NODE, CUDAMEM_DRIVER_POOL_SHAREABLE, CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_PINNED,
 };
 use cudamem::sharing::*;
-use cudamem::status::{CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL};
+use cudamem::status::{
+    CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL, CUDAMEM_ERROR_UNSUPPORTED,
+};
+use cudamem::virtual_memory::CUDAMEM_PHYSICAL_SHAREABLE;
 use ffi_tests::c_objects::{Channel, Context, Resource, Stream};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -16,7 +19,7 @@ pub fn mirror() -> Outcome {
     let context = Context::open()?;
     let (stream, device) = (context.stream()?, context.device_memory()?);
     let channel = Channel::open(std::io::stdin().as_fd().as_raw_fd(), PATIENCE.as_secs_f64())?;
-    let mut pool = None;
+    let (mut pool, mut virtual_memory) = (None, None);
     loop {
         let export = match channel.receive() {
             // Bytes that are no descriptor.
@@ -36,7 +39,11 @@ pub fn mirror() -> Outcome {
                 seen
             }
             kind => {
-                let source = if kind == CUDAMEM_EXPORT_POOL_MEMORY { pool.as_ref() } else { Some(&device) };
+                let source = match kind {
+                    CUDAMEM_EXPORT_POOL_MEMORY => pool.as_ref(),
+                    CUDAMEM_EXPORT_VIRTUAL_MEMORY => Some(&*virtual_memory.insert(context.virtual_memory(0)?)),
+                    _ => Some(&device),
+                };
                 let memory = source.ok_or("the pool comes first")?.import_buffer(&export, &stream)?;
                 let mut seen = vec![0; memory.size()?];
                 memory.read(0, &mut seen)?;
@@ -57,11 +64,13 @@ fn channel_to(other: &Other) -> Result<Channel, ffi_tests::c_objects::Failure> {
 }
 
 /// Memory of a resource, and a part of it, to a process that mirrors it.
-fn share(resource: &Resource, stream: &Stream, other: &mut Other, channel: &Channel) -> Outcome {
+fn share(resource: &Resource, is_virtual: bool, stream: &Stream, other: &mut Other, channel: &Channel) -> Outcome {
     let mut bytes = pattern(10_000, 4);
     let memory = resource.allocate(bytes.len(), stream)?;
     memory.write(0, &bytes)?;
-    channel.send(&memory.slice(1000, 4003)?.export()?)?;
+    let part = memory.slice(1000, 4003)?;
+    let export = if is_virtual { part.export_virtual(resource) } else { part.export() };
+    channel.send(&export?)?;
     other.mirrored(&bytes[1000..5003])?;
     let part = inverted(&bytes[1000..5003]);
     bytes[1000..5003].copy_from_slice(&part);
@@ -77,10 +86,15 @@ fn cuda_mem_imports_what_the_c_library_exports() -> Outcome {
     let context = Context::open()?;
     let (stream, mut other) = (context.stream()?, Other::start("mirror")?);
     let channel = channel_to(&other)?;
-    share(&context.device_memory()?, &stream, &mut other, &channel)?;
+    share(&context.device_memory()?, false, &stream, &mut other, &channel)?;
     let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
     channel.send(&pool.export()?)?;
-    share(&pool, &stream, &mut other, &channel)?;
+    share(&pool, false, &stream, &mut other, &channel)?;
+
+    match context.virtual_memory(CUDAMEM_PHYSICAL_SHAREABLE) {
+        Err(failure) if failure.status == CUDAMEM_ERROR_UNSUPPORTED => println!("skipped: {failure}"),
+        memory => share(&memory?, true, &stream, &mut other, &channel)?,
+    }
 
     let bytes = pattern(8192, 5);
     let mapped = context.mapped_memory(0)?.allocate_mapped(bytes.len())?;
