@@ -62,8 +62,6 @@ fn another_process_sees_virtual_memory_and_writes_back() -> Outcome {
         other.channel.send_bytes(b"end")?;
         other.finish()?;
     }
-    Ok(())?;
-    drop(memory);
     nothing_dropped(&shareable.setup)
 }
 
