@@ -85,6 +85,26 @@ impl Export {
     /// Puts together what another process sent by a way of the program's own: the [bytes](Exported::message) of one
     /// export, and the files that go with it. Nothing is trusted: the import checks it.
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::MappedResource;
+    /// use cuda_mem::ipc::{Export, Exported};
+    /// let resource = MappedResource::new(&context)?;
+    /// let memory = resource.allocate(4096)?.into_shared();
+    /// let export = Export::from(memory.export()?);
+    /// let files = export.file_descriptors().iter().map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>();
+    ///
+    /// // With these files, and these bytes, as they came.
+    /// let again = Export::from_parts(&export.message(), files.expect("not too many files are open"))?;
+    /// let Export::Mapped(again) = again else { panic!("mapped memory was sent") };
+    /// resource.import(again)?.copy_from_slice(0, b"hello")?;
+    /// let mut seen = [0u8; 5];
+    /// memory.copy_to_slice(0, &mut seen)?;
+    /// assert_eq!(&seen, b"hello");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Descriptor`]: the bytes are no descriptor; [`Error::Channel`]: other files belong to it.
