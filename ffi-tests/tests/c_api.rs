@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 4] = ["main.c", "basics.c", "memory.c", "misuse.c"];
+const SOURCES: [&str; 9] =
+    ["main.c", "basics.c", "memory.c", "misuse.c", "kernels.c", "signals.c", "adaptors.c", "sources.c", "copies.c"];
+const CASES: usize = 24;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
@@ -41,7 +43,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
-        command.env("LSAN_OPTIONS", &options);
+        command.env("LSAN_OPTIONS", &options).env("SIGNAL_PTX", root().join("cuda-mem/src/kernels/signal.ptx"));
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
         println!("passed");
@@ -56,12 +58,12 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
     for (compiler, standard) in [("gcc", "-std=c11"), ("clang", "-std=c17")] {
         if is_there(compiler) {
             let program = build(&format!("shared-{compiler}"), compiler, &[standard, "-g"], &shared);
-            assert_eq!(run_cases(&program, &library), 16);
+            assert_eq!(run_cases(&program, &library), CASES);
         }
     }
     if is_there("gcc") {
         let program = build("static-gcc", "gcc", &["-std=c11", "-g"], &library.link_static());
-        assert_eq!(run_cases(&program, &library), 16);
+        assert_eq!(run_cases(&program, &library), CASES);
     }
 }
 
@@ -102,5 +104,5 @@ fn no_case_does_what_the_sanitizers_know() {
     let link = library.link_shared(&folder());
     let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let program = build("sanitized", "gcc", &flags, &link);
-    assert_eq!(run_cases(&program, &library), 16);
+    assert_eq!(run_cases(&program, &library), CASES);
 }

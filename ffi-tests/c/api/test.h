@@ -65,5 +65,13 @@ void case_handles(void);
 void case_arguments(void);
 void case_options(void);
 void case_threads(void);
+void case_flags(void);
+void case_rings(void);
+void case_adaptors(void);
+void case_small_pools(void);
+void case_virtual_memory(void);
+void case_host_memory(void);
+void case_graphs(void);
+void case_copies(void);
 
 #endif
