@@ -8,12 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 5] = ["main.c", "basics.c", "memory.c", "misuse.c", "sharing.c"];
+const SOURCES: [&str; 10] = [
+    "main.c",
+    "basics.c",
+    "memory.c",
+    "misuse.c",
+    "kernels.c",
+    "signals.c",
+    "adaptors.c",
+    "sources.c",
+    "copies.c",
+    "sharing.c",
+];
 /// How many cases the sources have.
-const CASES: usize = 19;
+const CASES: usize = 27;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
+}
+
+/// The kernels that cases of signals launch.
+fn signal_kernels() -> PathBuf {
+    root().join("cuda-mem/src/kernels/signal.ptx")
 }
 
 /// Builds the program with a compiler and a standard of C; gives its path.
@@ -39,6 +55,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
+        command.env("SIGNAL_PTX", signal_kernels());
         tolerate_known_leaks(&mut command, &folder());
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
@@ -106,7 +123,8 @@ fn no_case_does_what_valgrind_knows() {
         .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
         .arg(format!("--suppressions={}", known.display()))
         .arg(&program)
-        .args(names.lines());
+        .args(names.lines())
+        .env("SIGNAL_PTX", signal_kernels());
     // Of drivers of hardware valgrind knows too little.
     library.choose_software(&mut command);
     println!("{}", run(&mut command));

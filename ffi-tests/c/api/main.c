@@ -12,6 +12,10 @@ static const struct {
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
     {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
     {"options", case_options},   {"threads", case_threads},
+    {"flags", case_flags},       {"rings", case_rings},         {"adaptors", case_adaptors},
+    {"small_pools", case_small_pools},                          {"virtual_memory", case_virtual_memory},
+    {"host_memory", case_host_memory},                          {"graphs", case_graphs},
+    {"copies", case_copies},
     {"sharing", case_sharing},   {"exports", case_exports},     {"channels", case_channels},
 };
 

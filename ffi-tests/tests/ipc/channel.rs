@@ -2,7 +2,9 @@
 
 use super::{Outcome, at, checked};
 use cuda_mem::Error;
-use cuda_mem::ipc::{Channel, ChannelError, Descriptor, DescriptorError, Export, Exported, Listener, MAX_MESSAGE, PoolExport};
+use cuda_mem::ipc::{
+    Channel, ChannelError, Descriptor, DescriptorError, Export, Exported, Listener, MAX_MESSAGE, PoolExport,
+};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
