@@ -1,6 +1,10 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+// By its path: the fuzz target takes this file by its path too.
+#[path = "c_calls/sharing.rs"]
+mod sharing;
+
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -14,7 +18,7 @@ use cudamem::library::*;
 use cudamem::mapped::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
-use cudamem::sharing::*;
+use cudamem::sharing::cudamem_export_destroy;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
@@ -94,10 +98,10 @@ fn kind(handle: u64) -> u64 {
     handle >> 27 & 31
 }
 
-pub(crate) struct Calls<'bytes> {
+struct Calls<'bytes> {
     bytes: &'bytes [u8],
     /// Every handle that was ever made, destroyed or not.
-    pub(crate) handles: Vec<u64>,
+    handles: Vec<u64>,
     memory: Box<[u8]>,
     tally: Tally,
 }
@@ -106,7 +110,7 @@ pub(crate) struct Calls<'bytes> {
 macro_rules! handles {
     ($($name:ident: $handle:ident, $kind:literal;)*) => {
         impl Calls<'_> { $(
-            pub(crate) fn $name(&mut self) -> $handle {
+            fn $name(&mut self) -> $handle {
                 $handle { id: self.handle($kind) }
             }
         )* }
@@ -124,7 +128,7 @@ handles! {
 }
 
 impl Calls<'_> {
-    pub(crate) fn byte(&mut self) -> u8 {
+    fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
         self.bytes = rest;
         *first
@@ -135,7 +139,7 @@ impl Calls<'_> {
     }
 
     /// A handle: mostly one of the kind that is wanted; now and then any, null, or made up.
-    pub(crate) fn handle(&mut self, wanted: u64) -> u64 {
+    fn handle(&mut self, wanted: u64) -> u64 {
         match self.byte() {
             0..4 => 0,
             4..8 => self.number(),
@@ -153,7 +157,7 @@ impl Calls<'_> {
         }
     }
 
-    pub(crate) fn size(&mut self) -> usize {
+    fn size(&mut self) -> usize {
         match self.byte() {
             0..8 => usize::MAX,
             8..12 => self.number() as usize,
@@ -164,11 +168,11 @@ impl Calls<'_> {
     }
 
     /// The program's memory for a copy of so many bytes; NULL for more than it has.
-    pub(crate) fn room(&mut self, size: usize) -> *mut c_void {
+    fn room(&mut self, size: usize) -> *mut c_void {
         if size <= ROOM { self.memory.as_mut_ptr().cast() } else { ptr::null_mut() }
     }
 
-    pub(crate) fn count(&mut self, status: cudamem_status) -> bool {
+    fn count(&mut self, status: cudamem_status) -> bool {
         assert!((0..=CUDAMEM_ERROR_DESCRIPTOR).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
@@ -176,7 +180,7 @@ impl Calls<'_> {
     }
 
     /// A call that makes an object.
-    pub(crate) fn make<H: Copy>(
+    fn make<H: Copy>(
         &mut self,
         wrap: fn(u64) -> H,
         id: fn(H) -> u64,
@@ -196,7 +200,7 @@ impl Calls<'_> {
     }
 
     /// A call that tells something.
-    pub(crate) fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
+    fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
         let mut place = MaybeUninit::uninit();
         let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
         self.count(status);

@@ -4,7 +4,6 @@
 //! driver, else over the software GPU. They print which it was.
 
 pub mod c_calls;
-mod c_calls_sharing;
 pub mod c_library;
 pub mod c_objects;
 pub mod cases;

@@ -1,6 +1,6 @@
 //! The calls of sharing between processes and of channels, in random sequences.
 
-use crate::c_calls::Calls;
+use super::Calls;
 use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::channel::*;
@@ -38,7 +38,7 @@ impl Calls<'_> {
         }
     }
 
-    pub(crate) fn share(&mut self) {
+    pub(super) fn share(&mut self) {
         match self.byte() % 4 {
             0 => self.export_something(),
             1 => self.import_something(),
