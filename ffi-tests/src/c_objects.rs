@@ -451,6 +451,29 @@ impl Engine {
 }
 
 impl Export {
+    /// One that has no files, of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn create(bytes: &[u8]) -> Result<Self> {
+        let (place, size) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: the slice has as many bytes, and there are no files.
+        Self::from_call(|made| unsafe { cudamem_export_create(place, size, ptr::null(), 0, made) })
+    }
+
+    /// A copy of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let mut size = MaybeUninit::uninit();
+        let bytes = told(|place| cudamem_export_get_bytes(self.0, place, Some(&mut size)))?;
+        // SAFETY: the call worked; the bytes live as long as the export.
+        Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), size.assume_init()) }.to_vec())
+    }
+
     /// What it says of itself.
     ///
     /// # Errors

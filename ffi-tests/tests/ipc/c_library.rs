@@ -2,23 +2,125 @@
 
 use super::{Other, Outcome, PATIENCE, inverted, pattern, same, setup};
 use cuda_mem::Feature;
-use cuda_mem::ipc::MAX_MESSAGE;
+use cuda_mem::ipc::{Descriptor, MAX_MESSAGE};
 use cudamem::resource::{
     CUDAMEM_DRIVER_POOL_ON_NUMA_NODE, CUDAMEM_DRIVER_POOL_SHAREABLE, CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_PINNED,
 };
 use cudamem::sharing::*;
 use cudamem::status::{
-    CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL, CUDAMEM_ERROR_UNSUPPORTED,
+    CUDAMEM_ERROR_CHANNEL, CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL,
+    CUDAMEM_ERROR_UNSUPPORTED,
 };
 use cudamem::virtual_memory::CUDAMEM_PHYSICAL_SHAREABLE;
-use ffi_tests::c_objects::{Channel, Context, Resource, Stream};
+use ffi_tests::c_objects::{Buffer, Channel, Context, Export, Failure, Resource, Stream};
+use ffi_tests::descriptors::{self, at};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The role `c_mirror`: as `mirror`, with the C library.
-pub fn mirror() -> Outcome {
-    let context = Context::open()?;
-    let (stream, device) = (context.stream()?, context.device_memory()?);
+/// Plays a role with the C library.
+pub fn play(role: &str) -> Outcome {
     let channel = Channel::open(std::io::stdin().as_fd().as_raw_fd(), PATIENCE.as_secs_f64())?;
+    let context = Context::open()?;
+    match role {
+        "mirror" => mirror(&context, &channel),
+        "twice" => twice(&context, &channel),
+        "threads" => threads(&context, &channel),
+        "forged" => forged(&context, &channel),
+        other => Err(format!("{other} is no role with the C library").into()),
+    }
+}
+
+/// Receives memory, and before it the pool, if one comes: what imports it, whether that is a pool, and the export.
+fn receive(context: &Context, channel: &Channel) -> Result<(Resource, bool, Export), Failure> {
+    let mut source = (context.device_memory()?, false);
+    loop {
+        let export = channel.receive()?;
+        if export.info()?.kind != CUDAMEM_EXPORT_POOL {
+            return Ok((source.0, source.1, export));
+        }
+        source = (context.import_pool(&export)?, true);
+    }
+}
+
+fn contents(buffer: &Buffer) -> Result<Vec<u8>, Failure> {
+    let mut seen = vec![0; buffer.size()?];
+    buffer.read(0, &mut seen)?;
+    Ok(seen)
+}
+
+fn twice(context: &Context, channel: &Channel) -> Outcome {
+    let (stream, other_stream) = (context.stream()?, context.stream()?);
+    let (source, _, export) = receive(context, channel)?;
+    let (one, two) = (source.import_buffer(&export, &stream)?, source.import_buffer(&export, &other_stream)?);
+    assert_eq!(one.device_pointer()?, two.device_pointer()?);
+    drop(one);
+    stream.synchronize()?;
+    same("after the first end", &contents(&two)?, &pattern(5000, 8))?;
+    drop(two);
+    other_stream.synchronize()?;
+    same("imported anew", &contents(&source.import_buffer(&export, &stream)?)?, &pattern(5000, 8))?;
+    stream.synchronize()?;
+    channel.send_bytes(b"done")?;
+    Ok(())
+}
+
+fn threads(context: &Context, channel: &Channel) -> Outcome {
+    let (source, _, export) = receive(context, channel)?;
+    let work = || -> Result<(), Failure> {
+        let stream = context.stream()?;
+        for _ in 0..50 {
+            let memory = source.import_buffer(&export, &stream)?;
+            assert_eq!(contents(&memory)?, pattern(5000, 8));
+        }
+        stream.synchronize()
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    channel.send_bytes(b"done")?;
+    Ok(())
+}
+
+/// The importer tries what a liar could send.
+fn forged(context: &Context, channel: &Channel) -> Outcome {
+    let stream = context.stream()?;
+    let (source, pooled, export) = receive(context, channel)?;
+    let good = Descriptor::from_bytes(&export.bytes()?)?;
+    let number = |at: usize, value: u64| descriptors::forged(&good, at, &value.to_le_bytes());
+    let mut lies = vec![
+        descriptors::flipped(&good, at::DEVICE),
+        descriptors::forged(&good, at::KIND, &[4, 0, 1, 0]),
+        descriptors::forged(&good, at::FILES, &[1]),
+        number(at::OFFSET, good.size()),
+        number(at::LENGTH, good.size() + 1),
+        number(at::SIZE, 1 << 30),
+        number(at::SIZE, u64::MAX),
+    ];
+    if pooled {
+        // Real drivers crash on some of these: none gets there.
+        lies.extend((at::PAYLOAD..at::TAG + 16).chain([at::POOL]).map(|at| descriptors::flipped(&good, at)));
+    }
+    for (index, lie) in lies.into_iter().enumerate() {
+        // What is no descriptor at all, cuda-mem has refused already.
+        let Ok(lie) = lie else { continue };
+        let refused = match Export::create(&lie.to_bytes()) {
+            // It names files, which are not there.
+            Err(failure) if failure.status == CUDAMEM_ERROR_CHANNEL => continue,
+            made => made.and_then(|lie| source.import_buffer(&lie, &stream)),
+        };
+        let status = refused.err().map(|failure| failure.status);
+        assert_eq!(status, Some(CUDAMEM_ERROR_DESCRIPTOR), "lie {index}");
+    }
+    let part = Export::create(&good.with_part(10, 90)?.to_bytes())?;
+    same("a part", &contents(&source.import_buffer(&part, &stream)?)?, &pattern(5000, 8)[10..100])?;
+    channel.send_bytes(b"done")?;
+    Ok(())
+}
+
+fn mirror(context: &Context, channel: &Channel) -> Outcome {
+    let (stream, device) = (context.stream()?, context.device_memory()?);
     let (mut pool, mut virtual_memory) = (None, None);
     loop {
         let export = match channel.receive() {
@@ -59,7 +161,7 @@ pub fn mirror() -> Outcome {
 }
 
 /// The C library's end of the channel to another process.
-fn channel_to(other: &Other) -> Result<Channel, ffi_tests::c_objects::Failure> {
+fn channel_to(other: &Other) -> Result<Channel, Failure> {
     Channel::open(other.channel.as_fd().as_raw_fd(), PATIENCE.as_secs_f64())
 }
 

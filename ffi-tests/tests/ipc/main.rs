@@ -318,12 +318,14 @@ fn played_over_memory(role: &str) -> Outcome {
 
 #[test]
 fn memory_imported_twice_is_one_and_both_ends_are_safe() -> Outcome {
-    played_over_memory("twice")
+    played_over_memory("twice")?;
+    played_over_memory("c_twice")
 }
 
 #[test]
 fn four_threads_import_the_same_memory() -> Outcome {
-    played_over_memory("threads")
+    played_over_memory("threads")?;
+    played_over_memory("c_threads")
 }
 
 #[test]
