@@ -20,6 +20,7 @@
 
 // Two files that see results differently, in one program.
 void with_exceptions();
+void other_sources();
 void without_exceptions();
 
 // They end the program.
