@@ -19,6 +19,7 @@ int main(int count, char **arguments)
     }
     CHECK(cudamem_set_drop_error_callback(on_drop_error, nullptr) == CUDAMEM_SUCCESS);
     with_exceptions();
+    other_sources();
     without_exceptions();
     sharing();
     CHECK(drop_errors == 0);

@@ -20,6 +20,7 @@
 
 // Two files that see results differently, in one program.
 void with_exceptions();
+void other_sources();
 void without_exceptions();
 
 // Parts of the header with files of their own here.

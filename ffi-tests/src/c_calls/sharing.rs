@@ -12,7 +12,7 @@ use cudamem::status::*;
 const PATIENCE: f64 = 0.0002;
 
 impl Calls<'_> {
-    fn export(&mut self) -> cudamem_export {
+    fn exported(&mut self) -> cudamem_export {
         cudamem_export { id: self.handle(24) }
     }
 
@@ -59,7 +59,7 @@ impl Calls<'_> {
     }
 
     fn import_something(&mut self) {
-        let (context, resource, stream, export) = (self.context(), self.resource(), self.stream(), self.export());
+        let (context, resource, stream, export) = (self.context(), self.resource(), self.stream(), self.exported());
         match self.byte() % 4 {
             0 => self.make(
                 |id| cudamem_buffer { id },
@@ -85,7 +85,7 @@ impl Calls<'_> {
     }
 
     fn use_export(&mut self) {
-        let export = self.export();
+        let export = self.exported();
         match self.byte() % 4 {
             0 => {
                 // SAFETY: numbers, for which zeros are values.
@@ -126,7 +126,7 @@ impl Calls<'_> {
     }
 
     fn use_channel(&mut self) {
-        let (channel, export, listener) = (self.channel(), self.export(), self.listener());
+        let (channel, export, listener) = (self.channel(), self.exported(), self.listener());
         let size = self.size() % (1 << 17);
         let room = self.room(size);
         let seconds = [PATIENCE, 0.0, -1.0, f64::NAN][usize::from(self.byte() % 4)];

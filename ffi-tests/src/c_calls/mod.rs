@@ -1,9 +1,10 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
-// By its path: the fuzz target takes this file by its path too.
-#[path = "c_calls/sharing.rs"]
+mod copies;
 mod sharing;
+mod signals;
+mod sources;
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -11,25 +12,28 @@ use core::ptr;
 use cudamem::buffer::*;
 use cudamem::channel::*;
 use cudamem::context::*;
+use cudamem::counter::*;
 use cudamem::engine::*;
+use cudamem::engine_work::*;
 use cudamem::event::*;
+use cudamem::graph::*;
 use cudamem::handles::*;
 use cudamem::library::*;
 use cudamem::mapped::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
+use cudamem::ring::*;
 use cudamem::sharing::cudamem_export_destroy;
+use cudamem::signal::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
+use cudamem::virtual_memory::*;
 use std::ffi::CStr;
 use std::sync::Once;
 
 /// The program's memory: calls copy no more bytes than it has.
 const ROOM: usize = 1 << 14;
-
-/// Kinds of handles that sequences destroy.
-const KINDS: [u64; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 24, 25, 26];
 
 /// What a place of a result holds before.
 const UNTOUCHED: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -125,6 +129,14 @@ handles! {
     buffer: cudamem_buffer, 6;
     mapped: cudamem_mapped, 7;
     engine: cudamem_engine, 8;
+    signal_memory: cudamem_signals, 16;
+    flag: cudamem_flag, 17;
+    counter: cudamem_counter, 18;
+    ring: cudamem_ring, 19;
+    pending_read: cudamem_pending_read, 20;
+    graph: cudamem_graph, 21;
+    executable: cudamem_executable, 22;
+    physical: cudamem_physical, 23;
 }
 
 impl Calls<'_> {
@@ -242,15 +254,20 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 9 {
+        match self.byte() % 15 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
             5 => self.ask(),
             6 => self.work(),
-            7 => self.share(),
+            7 | 8 => self.signals(),
+            9 => self.make_adaptor(),
+            10 => self.ask_adaptor(),
+            11 => self.use_sources(),
+            12 => self.engine_work(),
+            13 => self.share(),
             _ => {
-                let wanted = KINDS[usize::from(self.byte()) % KINDS.len()];
+                let wanted = u64::from(self.byte() % 27);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -423,6 +440,14 @@ impl Calls<'_> {
             cudamem_buffer_destroy(cudamem_buffer { id }),
             cudamem_mapped_destroy(cudamem_mapped { id }),
             cudamem_engine_destroy(cudamem_engine { id }),
+            cudamem_pending_read_destroy(cudamem_pending_read { id }),
+            cudamem_flag_destroy(cudamem_flag { id }),
+            cudamem_counter_destroy(cudamem_counter { id }),
+            cudamem_ring_destroy(cudamem_ring { id }),
+            cudamem_signals_destroy(cudamem_signals { id }),
+            cudamem_executable_destroy(cudamem_executable { id }),
+            cudamem_graph_destroy(cudamem_graph { id }),
+            cudamem_physical_destroy(cudamem_physical { id }),
             cudamem_event_destroy(cudamem_event { id }),
             cudamem_text_destroy(cudamem_text { id }),
             cudamem_resource_destroy(cudamem_resource { id }),
