@@ -2508,9 +2508,12 @@ cudamem_status cudamem_export_destroy(cudamem_export exported);
 
 /** The most bytes of a message. */
 #define CUDAMEM_MESSAGE_SIZE 65536
-/** Makes a channel's two ends: for threads, and for a child process that inherits the socket of one (cudamem_channel_get_socket). */
-cudamem_status cudamem_channel_create_pair(cudamem_channel *one,
-                                           cudamem_channel *other);
+
+/**
+ * Makes a channel's two ends: for threads, and for a child process, which inherits the socket of one
+ * (cudamem_channel_get_socket).
+ */
+cudamem_status cudamem_channel_create_pair(cudamem_channel *one, cudamem_channel *other);
 
 /**
  * Uses a connected Unix stream socket of the program's, which is duplicated: the program may close its own. The socket is set
@@ -2538,7 +2541,8 @@ cudamem_status cudamem_channel_set_timeout(cudamem_channel channel,
 
 /**
  * Gives the socket, valid until the channel is destroyed: to wait for a message together with other things (poll), or to be
- * inherited by a child (dup2). Do not read or write it.
+ * inherited by a child (dup2). Do not read or write it. A message that cudamem_channel_receive_bytes had no room for has left
+ * it.
  */
 cudamem_status cudamem_channel_get_socket(cudamem_channel channel,
                                           int32_t *socket);
@@ -2585,7 +2589,10 @@ cudamem_status cudamem_channel_receive_bytes(cudamem_channel channel,
  */
 cudamem_status cudamem_channel_shut_down(cudamem_channel channel);
 
-/** Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is allowed. */
+/**
+ * Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is
+ * allowed.
+ */
 cudamem_status cudamem_channel_destroy(cudamem_channel channel);
 
 /**

@@ -76,7 +76,8 @@ impl Connection {
     }
 }
 
-/// Makes a channel's two ends: for threads, and for a child process that inherits the socket of one (cudamem_channel_get_socket).
+/// Makes a channel's two ends: for threads, and for a child process, which inherits the socket of one
+/// (cudamem_channel_get_socket).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_create_pair(
     one: Out<'_, cudamem_channel>,
@@ -161,7 +162,8 @@ pub extern "C" fn cudamem_channel_set_timeout(channel: cudamem_channel, seconds:
 }
 
 /// Gives the socket, valid until the channel is destroyed: to wait for a message together with other things (poll), or to be
-/// inherited by a child (dup2). Do not read or write it.
+/// inherited by a child (dup2). Do not read or write it. A message that cudamem_channel_receive_bytes had no room for has left
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_get_socket(channel: cudamem_channel, socket: Out<'_, i32>) -> cudamem_status {
     run("cudamem_channel_get_socket", || {
@@ -268,7 +270,8 @@ pub extern "C" fn cudamem_channel_shut_down(channel: cudamem_channel) -> cudamem
     })
 }
 
-/// Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is allowed.
+/// Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is
+/// allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_destroy(channel: cudamem_channel) -> cudamem_status {
     run("cudamem_channel_destroy", || destroy("channel", channel, drop_object))

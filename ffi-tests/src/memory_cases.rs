@@ -89,7 +89,7 @@ fn allocations_are_aligned_and_apart<I: Interface>(interface: &I, source: &I::Re
     if I::address(&empty) != 0 {
         return Err("no bytes have an address".into());
     }
-    refused("too much", I::allocate(source, 1 << 60, &stream), Wrong::Memory)?;
+    refused("a petabyte", I::allocate(source, 1_000_000_000_000_000, &stream), Wrong::Memory)?;
     Ok(())
 }
 
