@@ -47,7 +47,7 @@ fn objects_values_and_containers_with_and_without_exceptions() {
     let link = library.link_shared(&folder());
     for (compiler, standard) in [("g++", "-std=c++17"), ("clang++", "-std=c++20"), ("g++", "-std=c++23")] {
         if is_there(compiler) {
-            let program = build(&format!("{compiler}{standard}"), compiler, &[standard, "-g"], &link);
+            let program = build(&format!("{compiler}{standard}"), compiler, &[standard], &link);
             let mut command = Command::new(&program);
             library.choose_driver(&mut command);
             run(&mut command);
@@ -155,7 +155,7 @@ fn resources_are_those_of_cccl() {
     for (name, standard) in [("g++", "-std=c++17"), ("clang++", "-std=c++20")] {
         if is_there(name) {
             let program = folder().join(format!("cuda_mr-{name}"));
-            let mut command = compiler(name, &[standard, "-g"]);
+            let mut command = compiler(name, &[standard]);
             command.arg("-isystem").arg(headers.join("cccl")).arg("-isystem").arg(headers.join("runtime"));
             command.arg(root().join("ffi-tests/c/cpp/cuda_mr.cpp")).arg("-o").arg(&program);
             run(command.args(&link).args(["-lpthread", "-ldl"]));
