@@ -25,7 +25,9 @@ int main(int count, char **arguments)
     }
     cudamem::set_drop_error_callback(on_drop_error);
     with_exceptions();
+    other_sources();
     without_exceptions();
+    sharing();
     CHECK(drop_errors == 0);
     check_ledger();
     return 0;
