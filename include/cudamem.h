@@ -105,10 +105,16 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_FORKED 12
 /** The operating system refused a call. */
 #define CUDAMEM_ERROR_SYSTEM 13
-/** What was waited for did not come in time. */
+/** What was waited for did not come, or did not go, in time. */
 #define CUDAMEM_ERROR_TIMED_OUT 14
 /** Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where. */
 #define CUDAMEM_ERROR_DAMAGED 15
+/** The other process has closed the channel, or is gone. */
+#define CUDAMEM_ERROR_CLOSED 16
+/** A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one. */
+#define CUDAMEM_ERROR_CHANNEL 17
+/** What another process sent is no export, was cut off, changed or forged, or is of another kind, device or pool. */
+#define CUDAMEM_ERROR_DESCRIPTOR 18
 
 /**
  * Gives the name of a status, such as "CUDAMEM_ERROR_DRIVER"; for a value that this release does not know,
@@ -235,6 +241,24 @@ typedef struct {
     /** 0 for the null handle. */
     uint64_t id;
 } cudamem_physical;
+
+/** What goes from one process to another. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_export;
+
+/** A connection to another process. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_channel;
+
+/** Takes connections of other processes. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_listener;
 
 /* ---- Texts ----------------------------------------------------------------------------------------------------------
  *
@@ -483,7 +507,9 @@ cudamem_status cudamem_stream_destroy(cudamem_stream stream);
 
 /** A flag of cudamem_event_create: the event has time stamps. */
 #define CUDAMEM_EVENT_TIMING 1
-/** Makes an event. flags is 0 or CUDAMEM_EVENT_TIMING. */
+/** A flag of cudamem_event_create: other processes may import the event. It has no time stamps. */
+#define CUDAMEM_EVENT_SHAREABLE 2
+/** Makes an event. flags is 0, CUDAMEM_EVENT_TIMING or CUDAMEM_EVENT_SHAREABLE. */
 cudamem_status cudamem_event_create(cudamem_context context, uint32_t flags, cudamem_event *event);
 
 /** Gives the driver's handle, a CUevent or cudaEvent_t. It is valid while the handle lives. */
@@ -544,6 +570,12 @@ cudamem_status cudamem_event_destroy(cudamem_event event);
 #define CUDAMEM_MEMORY_MANAGED 2
 /** A flag of cudamem_driver_pool_options: other processes may import the pool. */
 #define CUDAMEM_DRIVER_POOL_SHAREABLE 1
+
+/**
+ * A flag of cudamem_driver_pool_options: a pool of page-locked memory lies on the host's NUMA node numa_node. Of host memory,
+ * other processes import no other.
+ */
+#define CUDAMEM_DRIVER_POOL_ON_NUMA_NODE 2
 /** Kernels may address the memory. */
 #define CUDAMEM_ACCESS_DEVICE 1
 /** The CPU may address the memory. */
@@ -562,6 +594,10 @@ typedef struct {
     uint64_t max_size;
     /** How much unused memory the pool keeps when a stream is waited for, in bytes. 0 for all of it. */
     uint64_t release_threshold;
+    /** The host's NUMA node, with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE; else 0. */
+    int32_t numa_node;
+    /** 0. */
+    uint32_t reserved;
 } cudamem_driver_pool_options;
 
 /** What a pool of the driver's has, in bytes. */
@@ -640,6 +676,19 @@ cudamem_status cudamem_resource_get_driver_pool_info(cudamem_resource resource, 
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
  */
 cudamem_status cudamem_resource_trim_driver_pool(cudamem_resource resource, size_t keep);
+
+/**
+ * Lets another device use the memory of a pool of the driver's (cuMemPoolSetAccess): all of it, also what is allocated
+ * already.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no path between the devices; CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
+ * no pool of the driver's.
+ */
+cudamem_status cudamem_resource_allow_access(cudamem_resource resource,
+                                             int32_t ordinal);
+
+/** Takes back what cudamem_resource_allow_access gave. Work of that device with the memory must have ended. */
+cudamem_status cudamem_resource_deny_access(cudamem_resource resource, int32_t ordinal);
 
 /** Destroys the handle. The resource ends when no memory of it is left. The null handle is allowed. */
 cudamem_status cudamem_resource_destroy(cudamem_resource resource);
@@ -2267,6 +2316,296 @@ cudamem_status cudamem_resource_get_graph_memory(cudamem_resource resource,
 
 /** Gives memory that no graph uses back to the system. */
 cudamem_status cudamem_resource_trim_graph_memory(cudamem_resource resource);
+
+/* ---- Sharing between processes --------------------------------------------------------------------------------------
+ *
+ * One process exports memory, a pool or an event; another imports it. Between them goes an export: bytes that describe it,
+ * and for some kinds file descriptors. A channel carries both (cudamem_channel_send); by another way, take them apart with
+ * cudamem_export_get_bytes and _get_files, and put them together with cudamem_export_create.
+ *
+ * to share                     export                              import
+ * a pool of the driver's       cudamem_resource_export             cudamem_resource_import
+ * memory of that pool          cudamem_buffer_export               cudamem_buffer_import
+ * memory of cuMemAlloc         cudamem_buffer_export               cudamem_buffer_import
+ * virtual memory               cudamem_buffer_export_virtual       cudamem_buffer_import
+ * mapped memory                cudamem_mapped_export               cudamem_mapped_import
+ * an event                     cudamem_event_export                cudamem_event_import
+ *
+ * The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
+ * driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
+ * that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
+ *
+ * An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
+ * another device is CUDAMEM_ERROR_DESCRIPTOR. A pool's export brings a key along, with which descriptors of its memory are
+ * signed: who has it may use all memory of the pool. Do not send it to others.
+ *
+ * File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
+ * are closed with it, and are not inherited by programs that are started.
+ *
+ * A driver does not survive a fork: every call of the child is CUDAMEM_ERROR_FORKED. Start processes by fork and exec at once,
+ * or by posix_spawn.
+ */
+
+/** A pool of the driver's. */
+#define CUDAMEM_EXPORT_POOL 1
+/** Memory of such a pool. */
+#define CUDAMEM_EXPORT_POOL_MEMORY 2
+/** Memory of cuMemAlloc. */
+#define CUDAMEM_EXPORT_DEVICE_MEMORY 3
+/** Mapped memory. */
+#define CUDAMEM_EXPORT_MAPPED 4
+/** An event. */
+#define CUDAMEM_EXPORT_EVENT 5
+/** Virtual memory. */
+#define CUDAMEM_EXPORT_VIRTUAL_MEMORY 6
+/** What an export says of itself. */
+typedef struct {
+    /** sizeof(cudamem_export_info), set by the program. */
+    size_t size;
+    /** CUDAMEM_EXPORT_... ; later releases may add some. */
+    uint32_t kind;
+    /** How many file descriptors belong to it. */
+    uint32_t file_count;
+    /** The size of the whole allocation, in bytes; 0 for what is no memory. */
+    uint64_t allocation_size;
+    /** Where in the allocation the exported part begins. */
+    uint64_t offset;
+    /** How long the part is. */
+    uint64_t length;
+    /** The system's number of the process that exported it first. */
+    uint32_t process;
+    /** The host's NUMA node that a pool or virtual memory lies on; -1 for what lies on a device. */
+    int32_t numa_node;
+    /** The UUID of the device. */
+    uint8_t device[16];
+    /** The name of the pool, the same in all processes; zeros for what is of no pool. */
+    uint8_t pool[16];
+} cudamem_export_info;
+
+/**
+ * Exports a buffer's memory, or the part of it that the buffer is: of a pool made with CUDAMEM_DRIVER_POOL_SHAREABLE, of
+ * cudamem_resource_create_device, or imported, which is passed on. Waits for the buffer's work so far.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
+ */
+cudamem_status cudamem_buffer_export(cudamem_buffer buffer,
+                                     cudamem_export *exported);
+
+/**
+ * Exports a buffer of virtual memory, or the part of it that the buffer is: of a resource that
+ * cudamem_resource_create_virtual made with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the buffer's work so far. Each process keeps
+ * the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
+ * chunks.
+ */
+cudamem_status cudamem_buffer_export_virtual(cudamem_buffer buffer,
+                                             cudamem_resource resource,
+                                             cudamem_export *exported);
+
+/**
+ * Exports mapped memory, or a part of it.
+ *
+ * Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share memory.
+ */
+cudamem_status cudamem_mapped_export(cudamem_mapped mapped, cudamem_export *exported);
+
+/**
+ * Exports a pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE, or imported. Send it once to each process;
+ * after it, its memory by cudamem_buffer_export. Who gets it may use all memory of the pool.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is something else.
+ */
+cudamem_status cudamem_resource_export(cudamem_resource resource,
+                                       cudamem_export *exported);
+
+/**
+ * Exports an event that was made with CUDAMEM_EVENT_SHAREABLE: what one process records, others wait for. It has to live while
+ * others import it; each that did keeps it on its own.
+ *
+ * Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or imported.
+ */
+cudamem_status cudamem_event_export(cudamem_event event,
+                                    cudamem_export *exported);
+
+/**
+ * Imports a pool. Memory of it is imported, by cudamem_buffer_import, and not allocated. A process that has the pool already,
+ * because it made or imported it, gets it again. Access of other devices does not come along: cudamem_resource_allow_access.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_DRIVER if the file is something else.
+ */
+cudamem_status cudamem_resource_import(cudamem_context context,
+                                       cudamem_export exported,
+                                       cudamem_resource *resource);
+
+/**
+ * Imports memory as a buffer, with stream as its home. resource is the pool that the memory is of, imported or the process's
+ * own; for memory of cuMemAlloc, one that cudamem_resource_create_device made; for virtual memory, one of the same place that
+ * cudamem_resource_create_virtual made. In the process that exported it, it is the
+ * exported memory itself; what is imported twice is one memory, which is let go of when the last buffer of it is destroyed and
+ * the work of all is done. The other process may write it at any time: order the work by events, or by waiting and a message.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory is another pool's; CUDAMEM_ERROR_DRIVER if it is no more.
+ */
+cudamem_status cudamem_buffer_import(cudamem_resource resource,
+                                     cudamem_export exported,
+                                     cudamem_stream stream,
+                                     cudamem_buffer *buffer);
+
+/**
+ * Imports mapped memory, for the CPU and the device, by a resource that cudamem_resource_create_mapped made.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is another device's;
+ * CUDAMEM_ERROR_VKGDR if the file is something else.
+ */
+cudamem_status cudamem_mapped_import(cudamem_resource resource, cudamem_export exported, cudamem_mapped *mapped);
+
+/**
+ * Imports an event of another process.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if this process made it; CUDAMEM_ERROR_DRIVER if it is no more.
+ */
+cudamem_status cudamem_event_import(cudamem_context context, cudamem_export exported, cudamem_event *event);
+
+/** Tells what an export says of itself; an import checks it. info->size is set by the program. */
+cudamem_status cudamem_export_get_info(cudamem_export exported, cudamem_export_info *info);
+
+/** Gives an export's bytes, to be sent by a way of the program's own. They are valid until the export is destroyed. */
+cudamem_status cudamem_export_get_bytes(cudamem_export exported, const void **bytes, size_t *size);
+
+/**
+ * Gives the file descriptors that go with an export's bytes, and their number. They are valid until the export is destroyed.
+ * They go to another process by SCM_RIGHTS, or by inheritance of duplicates (dup2).
+ */
+cudamem_status cudamem_export_get_files(cudamem_export exported,
+                                        const int32_t **files,
+                                        size_t *count);
+
+/**
+ * Puts an export together that came by a way of the program's own: its bytes, and count file descriptors, which are
+ * duplicated.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR if the bytes are no export's; CUDAMEM_ERROR_CHANNEL if other files belong to it;
+ * CUDAMEM_ERROR_SYSTEM if a file descriptor is not open.
+ */
+cudamem_status cudamem_export_create(const void *bytes,
+                                     size_t size,
+                                     const int32_t *files,
+                                     size_t count,
+                                     cudamem_export *exported);
+
+/** Destroys an export, and closes its file descriptors. What it exports goes on to live. The null handle is allowed. */
+cudamem_status cudamem_export_destroy(cudamem_export exported);
+
+/* ---- Channels -------------------------------------------------------------------------------------------------------
+ *
+ * A channel is a Unix stream socket that carries exports with their file descriptors, and short messages of the program's own.
+ * What one end sends, the other receives in order. A process that dies is seen: what it sent before arrives, and then
+ * CUDAMEM_ERROR_CLOSED.
+ *
+ * One thread may send while another receives; threads that do the same take turns.
+ */
+
+/** The most bytes of a message. */
+#define CUDAMEM_MESSAGE_SIZE 65536
+/** Makes a channel's two ends: for threads, and for a child process that inherits the socket of one (cudamem_channel_get_socket). */
+cudamem_status cudamem_channel_create_pair(cudamem_channel *one,
+                                           cudamem_channel *other);
+
+/**
+ * Uses a connected Unix stream socket of the program's, which is duplicated: the program may close its own. The socket is set
+ * to blocking.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if the file descriptor is not open, no socket, or not connected;
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if it is another kind of socket.
+ */
+cudamem_status cudamem_channel_open_socket(int32_t socket,
+                                           cudamem_channel *channel);
+
+/**
+ * Connects to the listener of a path.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if nobody listens there, or the file's permissions forbid it.
+ */
+cudamem_status cudamem_channel_connect(const char *path, cudamem_channel *channel);
+
+/**
+ * Sets how long each later send or receive may take in all, in seconds; INFINITY (of math.h), which it is at first, is for
+ * ever.
+ */
+cudamem_status cudamem_channel_set_timeout(cudamem_channel channel,
+                                           double seconds);
+
+/**
+ * Gives the socket, valid until the channel is destroyed: to wait for a message together with other things (poll), or to be
+ * inherited by a child (dup2). Do not read or write it.
+ */
+cudamem_status cudamem_channel_get_socket(cudamem_channel channel,
+                                          int32_t *socket);
+
+/**
+ * Sends an export, which stays the program's: cudamem_channel_receive gets it.
+ *
+ * Errors: CUDAMEM_ERROR_CLOSED if the other process is gone; CUDAMEM_ERROR_TIMED_OUT if it does not take it in time;
+ * CUDAMEM_ERROR_CHANNEL if an earlier call failed in the middle of a message.
+ */
+cudamem_status cudamem_channel_send(cudamem_channel channel, cudamem_export exported);
+
+/**
+ * Receives an export; cudamem_export_get_info tells what it is, and so which import takes it.
+ *
+ * Errors: as cudamem_channel_send; CUDAMEM_ERROR_DESCRIPTOR if what comes is no export, CUDAMEM_ERROR_CHANNEL if it comes with
+ * other files, or is longer than messages are.
+ */
+cudamem_status cudamem_channel_receive(cudamem_channel channel,
+                                       cudamem_export *exported);
+
+/**
+ * Sends a message of size bytes, CUDAMEM_MESSAGE_SIZE at most: cudamem_channel_receive_bytes gets it.
+ *
+ * Errors: as cudamem_channel_send; CUDAMEM_ERROR_CHANNEL if it is longer.
+ */
+cudamem_status cudamem_channel_send_bytes(cudamem_channel channel, const void *source, size_t size);
+
+/**
+ * Receives a message into as many bytes as capacity says, and gives its size. A message that is longer stays: the call fails,
+ * says how long it is, and the next one gets it. CUDAMEM_MESSAGE_SIZE bytes are room for every message.
+ *
+ * Errors: as cudamem_channel_receive; CUDAMEM_ERROR_OUT_OF_RANGE if the message is longer than capacity.
+ */
+cudamem_status cudamem_channel_receive_bytes(cudamem_channel channel,
+                                             void *destination,
+                                             size_t capacity,
+                                             size_t *size);
+
+/**
+ * Ends the connection, for both ends and for all who have duplicates of their sockets: who waits in a call, and who calls
+ * later, gets CUDAMEM_ERROR_CLOSED when what was sent before is received. To destroy a channel does not do that: others may
+ * have the socket too.
+ */
+cudamem_status cudamem_channel_shut_down(cudamem_channel channel);
+
+/** Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is allowed. */
+cudamem_status cudamem_channel_destroy(cudamem_channel channel);
+
+/**
+ * Listens for connections at a path, where nothing may be yet. Who may connect, the permissions of the file and of its folder
+ * say. The file is removed when the listener is destroyed.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if there is a file already, or the folder's permissions forbid it.
+ */
+cudamem_status cudamem_listener_create(const char *path,
+                                       cudamem_listener *listener);
+
+/**
+ * Waits for a connection, in turns with other threads: seconds at most; INFINITY is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if nobody connects in time.
+ */
+cudamem_status cudamem_listener_accept(cudamem_listener listener, double seconds, cudamem_channel *channel);
+
+/** Destroys a listener, and removes its file. Channels that it accepted go on. The null handle is allowed. */
+cudamem_status cudamem_listener_destroy(cudamem_listener listener);
 
 #ifdef __cplusplus
 }

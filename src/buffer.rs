@@ -87,6 +87,11 @@ impl Memory {
         Self(RwLock::new(Content::Exclusive(buffer)))
     }
 
+    /// Memory that others use too.
+    pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Shared(buffer)))
+    }
+
     /// A buffer of no bytes that can grow.
     pub(crate) fn growable(
         memory: &VirtualMemory<Any>,
@@ -254,7 +259,7 @@ pub extern "C" fn cudamem_buffer_slice(
     run("cudamem_buffer_slice", || {
         let slice = out("slice", slice)?;
         let part = object("buffer", buffer)?.slice(offset, size)?;
-        slice.write(call::new_handle(Memory(RwLock::new(Content::Shared(part))))?);
+        slice.write(call::new_handle(Memory::shared(part))?);
         Ok(())
     })
 }

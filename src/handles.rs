@@ -133,3 +133,27 @@ pub struct cudamem_physical {
     /// 0 for the null handle.
     pub id: u64,
 }
+
+/// What goes from one process to another.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_export {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A connection to another process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_channel {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// Takes connections of other processes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_listener {
+    /// 0 for the null handle.
+    pub id: u64,
+}

@@ -14,6 +14,7 @@ mod message;
 
 pub mod adaptor;
 pub mod buffer;
+pub mod channel;
 pub mod context;
 pub mod counter;
 pub mod device;
@@ -29,6 +30,7 @@ pub mod mapped;
 pub mod pool;
 pub mod resource;
 pub mod ring;
+pub mod sharing;
 pub mod signal;
 pub mod small_pools;
 pub mod status;

@@ -10,7 +10,7 @@ use cuda_mem::adaptor::{
 };
 use cuda_mem::graph::GraphMemory;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{ResourceHandle, VirtualMemory};
+use cuda_mem::memory::{DeviceMemory, ResourceHandle, VirtualMemory};
 use cuda_mem::pool::{FixedSizePool, RingPool};
 
 /// What may be made of a resource.
@@ -60,6 +60,7 @@ sorts! {
     FixedSize(FixedSizePool<Any>) by "cudamem_fixed_pool_create";
     Ring(RingPool<Any>) by "cudamem_ring_pool_create";
     Virtual(VirtualMemory<Any>) by "cudamem_resource_create_virtual";
+    Device(DeviceMemory) by "cudamem_resource_create_device";
     Graph(GraphMemory) by "cudamem_resource_create_graph";
 }
 

@@ -63,9 +63,14 @@ impl Library {
         let named = std::env::var_os("CUDA_MEM_LIBCUDA").filter(|name| !name.is_empty() && name != "softgpu");
         let system = cuda_mem::Driver::load().is_ok_and(|driver| &*driver.provider().library != "softgpu");
         if named.is_none() && !system {
-            let software = self.folder.join("libsoftgpu.so");
-            command.env("CUDA_MEM_LIBCUDA", &software).env("CUDA_MEM_LIBVKGDR", &software);
+            self.choose_software(command);
         }
+    }
+
+    /// Lets a program run over the software GPU.
+    pub fn choose_software(&self, command: &mut Command) {
+        let software = self.folder.join("libsoftgpu.so");
+        command.env("CUDA_MEM_LIBCUDA", &software).env("CUDA_MEM_LIBVKGDR", &software);
     }
 }
 

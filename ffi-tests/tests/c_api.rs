@@ -8,12 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 9] =
-    ["main.c", "basics.c", "memory.c", "misuse.c", "kernels.c", "signals.c", "adaptors.c", "sources.c", "copies.c"];
-const CASES: usize = 24;
+const SOURCES: [&str; 10] = [
+    "main.c",
+    "basics.c",
+    "memory.c",
+    "misuse.c",
+    "kernels.c",
+    "signals.c",
+    "adaptors.c",
+    "sources.c",
+    "copies.c",
+    "sharing.c",
+];
+/// How many cases the sources have.
+const CASES: usize = 27;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
+}
+
+/// The kernels that cases of signals launch.
+fn signal_kernels() -> PathBuf {
+    root().join("cuda-mem/src/kernels/signal.ptx")
 }
 
 /// Builds the program with a compiler and a standard of C; gives its path.
@@ -39,8 +55,8 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
+        command.env("SIGNAL_PTX", signal_kernels());
         tolerate_known_leaks(&mut command, &folder());
-        command.env("SIGNAL_PTX", root().join("cuda-mem/src/kernels/signal.ptx"));
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
         println!("passed");
@@ -75,4 +91,41 @@ fn no_case_does_what_the_sanitizers_know() {
     let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let program = build("sanitized", "gcc", &flags, &link);
     assert_eq!(run_cases(&program, &library), CASES);
+}
+
+/// Libraries that were loaded stay loaded, and with them what describes them.
+const KNOWN_TO_STAY: &str = "\
+{
+   loaded libraries
+   Memcheck:Leak
+   match-leak-kinds: definite
+   ...
+   fun:*cuda_sys*load*open*
+}
+";
+
+/// All cases in one process, of which the library's debugging information is read once.
+#[test]
+fn no_case_does_what_valgrind_knows() {
+    if !is_there("gcc") || !is_there("valgrind") {
+        return;
+    }
+    let library = Library::build();
+    let link = library.link_shared(&folder());
+    // What valgrinds of today read of each compiler.
+    let program = build("valgrind", "gcc", &["-std=c11", "-gdwarf-4"], &link);
+    let known = folder().join("valgrind.supp");
+    std::fs::write(&known, KNOWN_TO_STAY).expect("the folder is writable");
+    let names = run(&mut Command::new(&program));
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=9", "--trace-children=yes", "--fair-sched=yes"])
+        .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+        .arg(format!("--suppressions={}", known.display()))
+        .arg(&program)
+        .args(names.lines())
+        .env("SIGNAL_PTX", signal_kernels());
+    // Of drivers of hardware valgrind knows too little.
+    library.choose_software(&mut command);
+    println!("{}", run(&mut command));
 }

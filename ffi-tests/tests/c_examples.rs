@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The lines that matter of what an example prints.
-const PRINTED: [(&str, &[&str]); 3] = [
+const PRINTED: [(&str, &[&str]); 4] = [
     (
         "c/hello_mapped.c",
         &[
@@ -16,6 +16,14 @@ const PRINTED: [(&str, &[&str]); 3] = [
             "the device sees: Hello from the CPU",
             "the CPU sees:    Hello from the device",
             "flag 100000, ",
+        ],
+    ),
+    (
+        "c/share_vram.c",
+        &[
+            "child: the second half begins with 512, 513, 514",
+            "child: the parent's CPU wrote \"hello from the parent\"",
+            "parent: the child has changed its half, and wrote \"and hello from the child\"",
         ],
     ),
     ("cpp/hello_mapped.cpp", &["the device sees: 1 2 3 4", "the CPU sees:    42 42 42 42"]),

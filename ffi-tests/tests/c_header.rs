@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 24] = [
+const GROUPS: [&str; 26] = [
     "version",
     "status",
     "handles",
@@ -32,6 +32,8 @@ const GROUPS: [&str; 24] = [
     "counter",
     "ring",
     "graph",
+    "sharing",
+    "channel",
 ];
 
 const HEAD: &str = "\

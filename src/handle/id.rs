@@ -20,10 +20,13 @@ pub enum Kind {
     Graph = 21,
     Executable = 22,
     Physical = 23,
+    Export = 24,
+    Channel = 25,
+    Listener = 26,
 }
 
 impl Kind {
-    const ALL: [Kind; 16] = [
+    const ALL: [Kind; 19] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -40,6 +43,9 @@ impl Kind {
         Kind::Graph,
         Kind::Executable,
         Kind::Physical,
+        Kind::Export,
+        Kind::Channel,
+        Kind::Listener,
     ];
 
     /// How messages call it.
@@ -61,6 +67,9 @@ impl Kind {
             Kind::Graph => "a graph",
             Kind::Executable => "an executable graph",
             Kind::Physical => "physical memory",
+            Kind::Export => "an export",
+            Kind::Channel => "a channel",
+            Kind::Listener => "a listener",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
 mod copies;
+mod sharing;
 mod signals;
 mod sources;
 
@@ -9,6 +10,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::buffer::*;
+use cudamem::channel::*;
 use cudamem::context::*;
 use cudamem::counter::*;
 use cudamem::engine::*;
@@ -21,6 +23,7 @@ use cudamem::mapped::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
 use cudamem::ring::*;
+use cudamem::sharing::cudamem_export_destroy;
 use cudamem::signal::*;
 use cudamem::status::*;
 use cudamem::stream::*;
@@ -182,7 +185,7 @@ impl Calls<'_> {
     }
 
     fn count(&mut self, status: cudamem_status) -> bool {
-        assert!((0..=CUDAMEM_ERROR_DAMAGED).contains(&status), "status {status}");
+        assert!((0..=CUDAMEM_ERROR_DESCRIPTOR).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
         status == CUDAMEM_SUCCESS
@@ -251,7 +254,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 14 {
+        match self.byte() % 15 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -262,8 +265,9 @@ impl Calls<'_> {
             10 => self.ask_adaptor(),
             11 => self.use_sources(),
             12 => self.engine_work(),
+            13 => self.share(),
             _ => {
-                let wanted = u64::from(self.byte() % 24);
+                let wanted = u64::from(self.byte() % 27);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -296,9 +300,11 @@ impl Calls<'_> {
                 let options = cudamem_driver_pool_options {
                     size: size_of::<cudamem_driver_pool_options>(),
                     memory: flags as i32,
-                    flags: 0,
+                    flags: u32::from(self.byte() % 4),
                     max_size: 0,
                     release_threshold: u64::from(self.byte()) << 16,
+                    numa_node: 0,
+                    reserved: 0,
                 };
                 // SAFETY: the options are as large as they say.
                 self.make(wrap, id, |place| unsafe { cudamem_resource_create_driver_pool(context, &options, place) });
@@ -447,6 +453,9 @@ impl Calls<'_> {
             cudamem_resource_destroy(cudamem_resource { id }),
             cudamem_stream_destroy(cudamem_stream { id }),
             cudamem_context_destroy(cudamem_context { id }),
+            cudamem_export_destroy(cudamem_export { id }),
+            cudamem_channel_destroy(cudamem_channel { id }),
+            cudamem_listener_destroy(cudamem_listener { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");
