@@ -31,6 +31,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory.hpp"
 #include "cudamem/memory_resource.hpp"

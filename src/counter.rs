@@ -8,7 +8,7 @@ use crate::handle::Kind;
 use crate::handles::cudamem_counter;
 use crate::handles::cudamem_signals;
 use crate::handles::cudamem_stream;
-use crate::signal::{cudamem_wait_options, narrow, of_bits};
+use crate::signal::{cudamem_wait_options, narrow, of_bits, wide};
 use crate::status::cudamem_status;
 use cuda_mem::signal::{Counter, DeviceCounter, SignalWord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -127,7 +127,7 @@ pub extern "C" fn cudamem_counter_add(counter: cudamem_counter, more: u64, count
 pub extern "C" fn cudamem_counter_get_value(counter: cudamem_counter, count: Out<'_, u64>) -> cudamem_status {
     run("cudamem_counter_get_value", || {
         let count = out("count", count)?;
-        count.write(with!(&*object("counter", counter)?, counter => counter.value().into()));
+        count.write(with!(&*object("counter", counter)?, counter => wide(counter.value())));
         Ok(())
     })
 }
@@ -169,12 +169,13 @@ pub extern "C" fn cudamem_counter_wait_on_stream(
 ) -> cudamem_status {
     run("cudamem_counter_wait_on_stream", || {
         let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
-        Ok(match &*counter {
+        match &*counter {
             AnyCounter::Narrow(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, narrow("count", count)?)?,
             AnyCounter::Narrow(Counted::ByDevice(counter)) => counter.wait_on(&stream, narrow("count", count)?)?,
             AnyCounter::Wide(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, count)?,
             AnyCounter::Wide(Counted::ByDevice(counter)) => counter.wait_on(&stream, count)?,
-        })
+        }
+        Ok(())
     })
 }
 
@@ -189,10 +190,11 @@ pub extern "C" fn cudamem_counter_store_on_stream(
 ) -> cudamem_status {
     run("cudamem_counter_store_on_stream", || {
         let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
-        Ok(match &*counter {
+        match &*counter {
             AnyCounter::Narrow(counter) => counter.by_device()?.store_on(&stream, narrow("count", count)?)?,
             AnyCounter::Wide(counter) => counter.by_device()?.store_on(&stream, count)?,
-        })
+        }
+        Ok(())
     })
 }
 

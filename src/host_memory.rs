@@ -146,7 +146,7 @@ pub extern "C" fn cudamem_buffer_advise(
     run("cudamem_buffer_advise", || {
         let place = || self::location(location, number);
         let part = managed(buffer, offset, size)?;
-        Ok(match advice {
+        match advice {
             CUDAMEM_ADVICE_READ_MOSTLY => part.set_read_mostly(true)?,
             CUDAMEM_ADVICE_NOT_READ_MOSTLY => part.set_read_mostly(false)?,
             CUDAMEM_ADVICE_PREFERRED_LOCATION => part.set_preferred_location(Some(&place()?))?,
@@ -154,7 +154,8 @@ pub extern "C" fn cudamem_buffer_advise(
             CUDAMEM_ADVICE_ACCESSED_BY => part.add_accessed_by(place()?)?,
             CUDAMEM_ADVICE_NOT_ACCESSED_BY => part.remove_accessed_by(place()?)?,
             other => return Err(invalid("advice", other.to_string(), "it is one of CUDAMEM_ADVICE_...")),
-        })
+        }
+        Ok(())
     })
 }
 

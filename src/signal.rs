@@ -200,6 +200,11 @@ impl cudamem_wait_options {
     }
 }
 
+/// A word of either size, as results have it.
+pub(crate) fn wide(word: impl Into<u64>) -> u64 {
+    word.into()
+}
+
 /// A value of 32 bits, where the word has so many.
 pub(crate) fn narrow(argument: &'static str, value: u64) -> Outcome<u32> {
     u32::try_from(value).map_err(|_| invalid(argument, format!("{value:#x}"), "the word has 32 bits"))
@@ -257,7 +262,7 @@ macro_rules! with {
 pub extern "C" fn cudamem_flag_load(flag: cudamem_flag, value: Out<'_, u64>) -> cudamem_status {
     run("cudamem_flag_load", || {
         let value = out("value", value)?;
-        value.write(with!(&*object("flag", flag)?, flag => flag.load().into()));
+        value.write(with!(&*object("flag", flag)?, flag => wide(flag.load())));
         Ok(())
     })
 }

@@ -120,6 +120,14 @@ public:
         return detail::make<failing_adaptor>(cudamem_resource_create_failing, upstream.get(), rules.data(), rules.size());
     }
 
+    /// How many allocations were asked for since the rules were set, and how many of them were made to fail.
+    result<std::pair<std::uint64_t, std::uint64_t>> counts() const
+    {
+        std::pair<std::uint64_t, std::uint64_t> counts{};
+        const cudamem_status status = cudamem_resource_get_failures(get(), &counts.first, &counts.second);
+        return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, counts);
+    }
+
     result<void> set_rules(const std::vector<cudamem_failure_rule> &rules) const
     {
         return check(cudamem_resource_set_failures(get(), rules.data(), rules.size()));
@@ -141,6 +149,12 @@ inline result<resource> aligned(const resource &upstream, std::size_t alignment)
     return detail::make<resource>(cudamem_resource_create_aligned, upstream.get(), alignment);
 }
 
+/// How many live blocks of a fallback are of its second resource.
+inline result<std::size_t> fallback_blocks(const resource &fallback)
+{
+    return detail::get<std::size_t>(cudamem_resource_get_fallback_blocks, fallback.get());
+}
+
 /// Asks again, after a function that may make room.
 inline result<resource> retry(const resource &upstream, std::uint32_t attempts, cudamem_retry_callback callback, void *user)
 {
@@ -151,6 +165,12 @@ inline result<resource> retry(const resource &upstream, std::uint32_t attempts, 
 inline result<resource> logging(const resource &upstream, const char *path)
 {
     return detail::make<resource>(cudamem_resource_create_logging, upstream.get(), path);
+}
+
+/// Brings all lines of a logging adaptor to its file; gives how many were lost.
+inline result<std::uint64_t> flush_log(const resource &logging)
+{
+    return detail::get<std::uint64_t>(cudamem_resource_flush_log, logging.get());
 }
 
 /// Keeps the newest allocations, for `trace`.

@@ -57,6 +57,46 @@ public:
         return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size));
     }
 
+    /// With what the program decides for this copy. `options.size` is set here.
+    result<void> write(const buffer &buffer, std::size_t offset, const void *source, std::size_t size,
+                       cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_write_buffer_with(get(), buffer.get(), offset, source, size, &options));
+    }
+
+    result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size,
+                       cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_write_mapped_with(get(), mapped.get(), offset, source, size, &options));
+    }
+
+    result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size,
+                      cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_read_buffer_with(get(), buffer.get(), offset, destination, size, &options));
+    }
+
+    result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size,
+                      cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_read_mapped_with(get(), mapped.get(), offset, destination, size, &options));
+    }
+
+    /// Returns when the bytes are in the device's memory.
+    result<void> write_complete(const buffer &buffer, std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_engine_write_buffer_complete(get(), buffer.get(), offset, source, size));
+    }
+
+    result<void> write_complete(const mapped &mapped, std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_engine_write_mapped_complete(get(), mapped.get(), offset, source, size));
+    }
+
     /// Writes the values of an array, a std::vector, a std::span, ... to a buffer or to mapped memory.
     template <typename Memory, typename Values>
     result<void> write(const Memory &memory, std::size_t offset, const Values &values) const
@@ -99,6 +139,15 @@ public:
 
     /// What ways are chosen by, as JSON.
     result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
+    /// Measures the machine, and chooses by what was found.
+    result<void> measure() const { return check(cudamem_engine_measure(get())); }
+
+    /// Page-locked staging, in bytes.
+    result<std::size_t> staging() const { return detail::get<std::size_t>(cudamem_engine_get_staging, get()); }
+
+    /// Frees staging that no copy uses.
+    result<void> trim() const { return check(cudamem_engine_trim(get())); }
+
     result<void> set_profile(const std::string &json) const { return check(cudamem_engine_set_profile(get(), json.c_str())); }
 };
 

@@ -101,6 +101,23 @@ public:
     result<void> launch(const stream &stream) const { return check(cudamem_executable_launch(get(), stream.get())); }
 };
 
+/// Memory that graphs allocate at each launch.
+class graph_memory : public resource {
+public:
+    using resource::resource;
+
+    /// What the graphs of the device use, and what is set aside for them, in bytes.
+    result<std::pair<std::uint64_t, std::uint64_t>> usage() const
+    {
+        std::pair<std::uint64_t, std::uint64_t> usage{};
+        const cudamem_status status = cudamem_resource_get_graph_memory(get(), &usage.first, &usage.second);
+        return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, usage);
+    }
+
+    /// Gives what no graph uses back to the system.
+    result<void> trim() const { return check(cudamem_resource_trim_graph_memory(get())); }
+};
+
 /// Recorded work.
 class graph : public object<cudamem_graph, cudamem_graph_destroy> {
 public:
@@ -122,6 +139,9 @@ public:
         return detail::give<graph>(status, made);
     }
 
+    /// The CUgraph.
+    result<void *> raw() const { return detail::get<void *>(cudamem_graph_get_raw, get()); }
+
     result<std::size_t> node_count() const { return detail::get<std::size_t>(cudamem_graph_get_node_count, get()); }
 
     /// `flags` is 0 or CUDAMEM_GRAPH_AUTO_FREE.
@@ -131,9 +151,9 @@ public:
     }
 
     /// Memory that a graph allocates at each launch.
-    static result<resource> memory(const context &context)
+    static result<graph_memory> memory(const context &context)
     {
-        return detail::make<resource>(cudamem_resource_create_graph, context.get());
+        return detail::make<graph_memory>(cudamem_resource_create_graph, context.get());
     }
 
 private:

@@ -105,7 +105,7 @@ public:
 using time_limit = std::chrono::duration<double>;
 
 /// No limit.
-inline constexpr time_limit forever{std::numeric_limits<double>::infinity()};
+inline constexpr time_limit no_limit{std::numeric_limits<double>::infinity()};
 
 /// A connection to another process that carries exports with their file descriptors, and short messages.
 class channel : public object<cudamem_channel, cudamem_channel_destroy> {
@@ -179,7 +179,7 @@ public:
 #endif
 
     /// Waits for a connection.
-    result<channel> accept(time_limit limit = forever) const
+    result<channel> accept(time_limit limit = no_limit) const
     {
         return detail::make<channel>(cudamem_listener_accept, get(), limit.count());
     }

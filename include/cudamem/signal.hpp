@@ -104,6 +104,9 @@ public:
         return check(cudamem_flag_store_on_stream(get(), stream.get(), value));
     }
 
+    /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
+    result<std::int32_t> place() const { return detail::get<std::int32_t>(cudamem_flag_get_place, get()); }
+
     /// Tells the flag of kernels that were launched with its address.
     result<void> record_use(const stream &stream) const { return check(cudamem_flag_record_use(get(), stream.get())); }
 

@@ -23,7 +23,7 @@ static void messages(const cudamem::channel &here, const cudamem::channel &there
     there.set_timeout(std::chrono::milliseconds(20));
     CHECK(status_of([&] { there.receive(); }) == CUDAMEM_ERROR_TIMED_OUT);
     CHECK(status_of([&] { there.set_timeout(std::chrono::seconds(0)); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
-    there.set_timeout(cudamem::forever);
+    there.set_timeout(cudamem::no_limit);
     std::thread waiting([&] { CHECK(status_of([&] { there.receive_bytes(); }) == CUDAMEM_ERROR_CLOSED); });
     const cudamem::channel same = cudamem::channel::open_socket(here.socket());
     same.shut_down();

@@ -16,6 +16,7 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
     question.wait_on(stream, CUDAMEM_COMPARE_EQUAL, 5);
     answer.store_on(stream, 6);
     CHECK(answer.load() == 0 && !stream.is_done());
+    CHECK(question.place() == CUDAMEM_PLACE_PINNED || question.place() == CUDAMEM_PLACE_MAPPED);
     question.store(5);
     CHECK(answer.wait(CUDAMEM_COMPARE_AT_LEAST, 6, patience) == 6 && question.device_pointer() != 0);
     cudamem_status in_vain = CUDAMEM_SUCCESS;
@@ -55,6 +56,8 @@ static void adaptors(const cudamem::context &context, const cudamem::stream &str
         const auto failing = cudamem::failing_adaptor::create(device, {{CUDAMEM_FAIL_EVERY_NTH, 0, 1, 0}});
         const auto fallback = cudamem::adaptor::fallback(failing, device);
         const cudamem::buffer second(fallback, 10, stream);
+        CHECK(cudamem::adaptor::fallback_blocks(fallback) == 1);
+        CHECK(failing.counts().first == 1 && failing.counts().second == 1);
         failing.set_rules({});
         const auto aligned = cudamem::adaptor::aligned(device, 1 << 16);
         CHECK(cudamem::buffer(aligned, 1, stream).device_pointer() % (1 << 16) == 0);
@@ -107,6 +110,9 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     to.fill(0, 4, std::uint32_t{0});
     const auto graph = cudamem::graph::capture(stream, [&] { to.copy(0, from, 0, 4); });
     CHECK(graph.node_count() == 1);
+    const auto memory = cudamem::graph::memory(context);
+    CHECK(graph.raw() != nullptr && memory.usage().first <= memory.usage().second);
+    memory.trim();
     const auto executable = graph.instantiate();
     executable.launch(stream);
     std::array<char, 4> seen{};
@@ -132,6 +138,42 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     to.read(0, seen);
     CHECK(std::string(seen.data(), 4) == "1xy4");
     engine.set_profile(engine.profile());
+
+    // What the program decides for one copy.
+    cudamem_copy_options by_driver{};
+    by_driver.way = CUDAMEM_WAY_DRIVER;
+    by_driver.host = CUDAMEM_HOST_PAGEABLE;
+    engine.write(to, 0, "wxyz", 4, by_driver);
+    engine.read(to, 0, seen.data(), 4, by_driver);
+    CHECK(std::string(seen.data(), 4) == "wxyz");
+    engine.write_complete(to, 0, "done", 4);
+    const cudamem_piece piece = {0, 2, 2};
+    from.copy_pieces(to, cudamem::span<const cudamem_piece>(&piece, 1), stream);
+    from.read(0, seen);
+    CHECK(std::string(seen.data(), 4) == "necd");
+    engine.trim();
+    CHECK(engine.staging() == 0);
+}
+
+static void managed(const cudamem::context &context, const cudamem::stream &stream)
+{
+    if (cudamem::device_supports(0, CUDAMEM_FEATURE_CONCURRENT_MANAGED) != CUDAMEM_SUPPORT_YES) {
+        std::puts("skipped: concurrent managed access is missing");
+        return;
+    }
+    const cudamem::buffer buffer(cudamem::resource::managed(context), 1 << 21, stream);
+    buffer.advise(CUDAMEM_ADVICE_READ_MOSTLY);
+    CHECK(buffer.is_read_mostly());
+    buffer.advise(CUDAMEM_ADVICE_NOT_READ_MOSTLY);
+    buffer.prefetch(CUDAMEM_LOCATION_DEVICE);
+    buffer.synchronize();
+    const auto last = buffer.prefetched();
+    CHECK(!buffer.is_read_mostly() && last.known && last.location == CUDAMEM_LOCATION_DEVICE && last.number == 0);
+    try {
+        buffer.discard();
+    } catch (const cudamem::error &error) {
+        CHECK(error.status() == CUDAMEM_ERROR_MISSING_SYMBOL || error.status() == CUDAMEM_ERROR_UNSUPPORTED);
+    }
 }
 
 void other_sources()
@@ -142,4 +184,5 @@ void other_sources()
     adaptors(context, stream);
     sources(context, stream);
     graphs_and_copies(context, stream);
+    managed(context, stream);
 }

@@ -29,5 +29,6 @@ void sharing();
 // They end the program.
 void give_back_twice();
 void ask_for_too_much();
+void take_no_value();
 
 #endif
