@@ -107,6 +107,16 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_FORKED 12
 /** The operating system refused a call. */
 #define CUDAMEM_ERROR_SYSTEM 13
+/** What was waited for did not come, or did not go, in time. */
+#define CUDAMEM_ERROR_TIMED_OUT 14
+/** Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where. */
+#define CUDAMEM_ERROR_DAMAGED 15
+/** The other process has closed the channel, or is gone. */
+#define CUDAMEM_ERROR_CLOSED 16
+/** A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one. */
+#define CUDAMEM_ERROR_CHANNEL 17
+/** What another process sent is no export, was cut off, changed or forged, or is of another kind, device or pool. */
+#define CUDAMEM_ERROR_DESCRIPTOR 18
 
 /**
  * Gives the name of a status, such as "CUDAMEM_ERROR_DRIVER"; for a value that this release does not know,
@@ -185,6 +195,72 @@ typedef struct {
     /** 0 for the null handle. */
     uint64_t id;
 } cudamem_engine;
+
+/** The memory of signals. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_signals;
+
+/** A word that CPU, streams and kernels write and wait for. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_flag;
+
+/** A word that only grows. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_counter;
+
+/** The CPU's end of a ring. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_ring;
+
+/** A read of a copy engine that is under way. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_pending_read;
+
+/** Work of a stream that was recorded. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_graph;
+
+/** A graph that is ready for launches. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_executable;
+
+/** Physical memory: bytes without an address. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_physical;
+
+/** What goes from one process to another. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_export;
+
+/** A connection to another process. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_channel;
+
+/** Takes connections of other processes. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_listener;
 
 /* ---- Texts ----------------------------------------------------------------------------------------------------------
  *
@@ -433,7 +509,9 @@ cudamem_status cudamem_stream_destroy(cudamem_stream stream);
 
 /** A flag of cudamem_event_create: the event has time stamps. */
 #define CUDAMEM_EVENT_TIMING 1
-/** Makes an event. flags is 0 or CUDAMEM_EVENT_TIMING. */
+/** A flag of cudamem_event_create: other processes may import the event. It has no time stamps. */
+#define CUDAMEM_EVENT_SHAREABLE 2
+/** Makes an event. flags is 0, CUDAMEM_EVENT_TIMING or CUDAMEM_EVENT_SHAREABLE. */
 cudamem_status cudamem_event_create(cudamem_context context, uint32_t flags, cudamem_event *event);
 
 /** Gives the driver's handle, a CUevent or cudaEvent_t. It is valid while the handle lives. */
@@ -494,6 +572,12 @@ cudamem_status cudamem_event_destroy(cudamem_event event);
 #define CUDAMEM_MEMORY_MANAGED 2
 /** A flag of cudamem_driver_pool_options: other processes may import the pool. */
 #define CUDAMEM_DRIVER_POOL_SHAREABLE 1
+
+/**
+ * A flag of cudamem_driver_pool_options: a pool of page-locked memory lies on the host's NUMA node numa_node. Of host memory,
+ * other processes import no other.
+ */
+#define CUDAMEM_DRIVER_POOL_ON_NUMA_NODE 2
 /** Kernels may address the memory. */
 #define CUDAMEM_ACCESS_DEVICE 1
 /** The CPU may address the memory. */
@@ -512,6 +596,10 @@ typedef struct {
     uint64_t max_size;
     /** How much unused memory the pool keeps when a stream is waited for, in bytes. 0 for all of it. */
     uint64_t release_threshold;
+    /** The host's NUMA node, with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE; else 0. */
+    int32_t numa_node;
+    /** 0. */
+    uint32_t reserved;
 } cudamem_driver_pool_options;
 
 /** What a pool of the driver's has, in bytes. */
@@ -590,6 +678,19 @@ cudamem_status cudamem_resource_get_driver_pool_info(cudamem_resource resource, 
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
  */
 cudamem_status cudamem_resource_trim_driver_pool(cudamem_resource resource, size_t keep);
+
+/**
+ * Lets another device use the memory of a pool of the driver's (cuMemPoolSetAccess): all of it, also what is allocated
+ * already.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no path between the devices; CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
+ * no pool of the driver's.
+ */
+cudamem_status cudamem_resource_allow_access(cudamem_resource resource,
+                                             int32_t ordinal);
+
+/** Takes back what cudamem_resource_allow_access gave. Work of that device with the memory must have ended. */
+cudamem_status cudamem_resource_deny_access(cudamem_resource resource, int32_t ordinal);
 
 /** Destroys the handle. The resource ends when no memory of it is left. The null handle is allowed. */
 cudamem_status cudamem_resource_destroy(cudamem_resource resource);
@@ -1009,6 +1110,1512 @@ cudamem_status cudamem_engine_read_mapped(cudamem_engine engine,
 
 /** Destroys an engine, and frees its staging. The null handle is allowed. */
 cudamem_status cudamem_engine_destroy(cudamem_engine engine);
+
+/* ---- Adaptors -------------------------------------------------------------------------------------------------------
+ *
+ * Resources that stand before others: they count, limit, log, retry or guard what is allocated through them. An adaptor is a
+ * resource; adaptors and pools may be put before each other in any order. The upstream's handle may be destroyed before the
+ * adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
+ */
+
+/** A flag of cudamem_resource_create_tracking: with a backtrace of each allocation, which takes microseconds. */
+#define CUDAMEM_TRACKING_BACKTRACES 1
+/** Fails the allocation of a number, from 1 on. */
+#define CUDAMEM_FAIL_NTH 0
+/** Fails each allocation whose number is a multiple of number. */
+#define CUDAMEM_FAIL_EVERY_NTH 1
+/** Fails allocations of more than number bytes. */
+#define CUDAMEM_FAIL_LARGER_THAN 2
+/** Fails each allocation with a probability, by chance that number, a seed, decides. */
+#define CUDAMEM_FAIL_BY_CHANCE 3
+/** A flag of cudamem_guard_options: no red zones. */
+#define CUDAMEM_GUARD_NO_RED_ZONES 1
+/** A flag of cudamem_guard_options: no freed memory is held back. */
+#define CUDAMEM_GUARD_NO_QUARANTINE 2
+/** What an adaptor has counted. Sizes are of the blocks that were given. */
+typedef struct {
+    /** sizeof(cudamem_counts), set by the program. */
+    size_t size;
+    /** Bytes that are live. */
+    int64_t bytes;
+    /** The most bytes that were live since the peaks were reset. */
+    int64_t bytes_peak;
+    /** All bytes that were ever allocated. */
+    uint64_t bytes_total;
+    /** Blocks that are live. */
+    int64_t blocks;
+    /** The most blocks that were live since the peaks were reset. */
+    int64_t blocks_peak;
+    /** All blocks that were ever allocated. */
+    uint64_t blocks_total;
+    /** Allocations that failed. */
+    uint64_t failed_allocations;
+    /** Frees that failed; their blocks are live still. */
+    uint64_t failed_frees;
+    /** All blocks that were ever allocated, by size: sizes[n] counts those of 2^n to 2^(n+1) - 1 bytes. */
+    uint64_t sizes[48];
+} cudamem_counts;
+
+/**
+ * Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
+ * number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
+ * to ask again. It must not unwind.
+ */
+typedef bool (*cudamem_retry_callback)(const char *message, uint32_t attempt, void *user);
+
+/** Which allocations fail. */
+typedef struct {
+    /** One of CUDAMEM_FAIL_... . */
+    int32_t when;
+    /** 0. */
+    int32_t reserved;
+    /** What CUDAMEM_FAIL_... says. */
+    uint64_t number;
+    /** 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0. */
+    double probability;
+} cudamem_failure_rule;
+
+/** How blocks are guarded. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_guard_options). */
+    size_t size;
+    /** The zones before and behind each block, in bytes. 256 by default. */
+    size_t red_zone;
+    /** How much freed memory is held back, in bytes. 16 MiB by default. */
+    size_t quarantine;
+    /** CUDAMEM_GUARD_... combined by |. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} cudamem_guard_options;
+
+/** Counts what is allocated: cudamem_resource_get_counts. */
+cudamem_status cudamem_resource_create_statistics(cudamem_resource upstream, cudamem_resource *resource);
+
+/** Tells what was counted through cudamem_resource_create_statistics. counts->size is set by the program. */
+cudamem_status cudamem_resource_get_counts(cudamem_resource resource, cudamem_counts *counts);
+
+/** Lets the peaks of cudamem_resource_get_counts begin anew. */
+cudamem_status cudamem_resource_reset_peaks(cudamem_resource resource);
+
+/** Refuses allocations by which more than limit bytes would be live: CUDAMEM_ERROR_OUT_OF_MEMORY. */
+cudamem_status cudamem_resource_create_limit(cudamem_resource upstream, size_t limit, cudamem_resource *resource);
+
+/** Sets the limit. Blocks that are live stay, also beyond it. */
+cudamem_status cudamem_resource_set_limit(cudamem_resource resource, size_t limit);
+
+/** Gives the limit and how much of it is used, in bytes. Either place may be NULL. */
+cudamem_status cudamem_resource_get_limit(cudamem_resource resource, size_t *limit, size_t *used);
+
+/** Keeps account of the blocks that are live: cudamem_resource_get_leaks. flags is 0 or CUDAMEM_TRACKING_BACKTRACES. */
+cudamem_status cudamem_resource_create_tracking(cudamem_resource upstream, uint32_t flags, cudamem_resource *resource);
+
+/**
+ * Gives how many blocks of cudamem_resource_create_tracking are live, and a text for people that tells of each; either place may
+ * be NULL.
+ */
+cudamem_status cudamem_resource_get_leaks(cudamem_resource resource,
+                                          size_t *blocks,
+                                          cudamem_text *report);
+
+/**
+ * Writes each allocation and each free as a line of CSV to a file, in the format of RMM's logs:
+ * Thread,Time,Action,Pointer,Size,Stream. The file is made anew.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be made.
+ */
+cudamem_status cudamem_resource_create_logging(cudamem_resource upstream, const char *path, cudamem_resource *resource);
+
+/**
+ * Brings all lines of cudamem_resource_create_logging to the file, and gives how many were lost so far in lost, which may be
+ * NULL.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be written.
+ */
+cudamem_status cudamem_resource_flush_log(cudamem_resource resource,
+                                          uint64_t *lost);
+
+/** Keeps the capacity newest allocations and frees, of some 100 bytes each: cudamem_resource_get_trace. */
+cudamem_status cudamem_resource_create_recording(cudamem_resource upstream,
+                                                 size_t capacity,
+                                                 cudamem_resource *resource);
+
+/**
+ * Gives the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as CSV: oldest
+ * first, with times, threads and streams. The tool `cuda-mem bench pool` replays such a trace.
+ */
+cudamem_status cudamem_resource_get_trace(cudamem_resource resource,
+                                          cudamem_text *csv);
+
+/** Allocates from first, and from second where first has no memory left. Both are of one context and of one kind of access. */
+cudamem_status cudamem_resource_create_fallback(cudamem_resource first,
+                                                cudamem_resource second,
+                                                cudamem_resource *resource);
+
+/** Gives how many live blocks of cudamem_resource_create_fallback are of the second resource. */
+cudamem_status cudamem_resource_get_fallback_blocks(cudamem_resource resource, size_t *blocks);
+
+/** Where there is no memory, calls a function that may make room, and asks again, attempts times at most for one allocation. */
+cudamem_status cudamem_resource_create_retry(cudamem_resource upstream,
+                                             uint32_t attempts,
+                                             cudamem_retry_callback callback,
+                                             void *user,
+                                             cudamem_resource *resource);
+
+/** Gives blocks that begin at multiples of alignment, a power of two. */
+cudamem_status cudamem_resource_create_aligned(cudamem_resource upstream, size_t alignment, cudamem_resource *resource);
+
+/**
+ * Fails allocations by count rules, as out of memory, to see what a program does then. The same rules fail the same allocations
+ * in every run. A failed allocation does not reach the upstream.
+ */
+cudamem_status cudamem_resource_create_failing(cudamem_resource upstream,
+                                               const cudamem_failure_rule *rules,
+                                               size_t count,
+                                               cudamem_resource *resource);
+
+/** Sets the rules of cudamem_resource_create_failing in place of those before, and counts from 1 on again. */
+cudamem_status cudamem_resource_set_failures(cudamem_resource resource,
+                                             const cudamem_failure_rule *rules,
+                                             size_t count);
+
+/**
+ * Gives how many allocations were asked for since the rules were set, and how many of them were made to fail. Either place may
+ * be NULL.
+ */
+cudamem_status cudamem_resource_get_failures(cudamem_resource resource,
+                                             uint64_t *allocations,
+                                             uint64_t *injected);
+
+/**
+ * Finds writes beyond blocks and after their free, for debugging: red zones around blocks, poison in new and freed ones, and a
+ * quarantine of freed ones. A free that finds damage is refused with CUDAMEM_ERROR_DAMAGED, and a second free of the same block
+ * is not. options may be NULL.
+ */
+cudamem_status cudamem_resource_create_guarded(cudamem_resource upstream,
+                                               const cudamem_guard_options *options,
+                                               cudamem_resource *resource);
+
+/**
+ * Looks for damage now, when all work of the context is done, and gives how many findings there are, and a text for people that
+ * tells of each, which may be NULL.
+ */
+cudamem_status cudamem_resource_check_guards(cudamem_resource resource,
+                                             size_t *findings,
+                                             cudamem_text *report);
+
+/** Checks the blocks in quarantine, and frees them. What is found is told to the callback of cudamem_set_drop_error_callback. */
+cudamem_status cudamem_resource_release_quarantine(cudamem_resource resource);
+
+/* ---- Pools of one size, and rings of staging ------------------------------------------------------------------------
+ *
+ * Two pools for special uses, which are resources: one of blocks of one size, and one that allocates blocks one behind the
+ * other and uses them again in the same order.
+ */
+
+/** A flag of cudamem_ring_pool_create: a full ring refuses, and does not wait for freed blocks whose work goes on. */
+#define CUDAMEM_RING_POOL_REFUSE 1
+/** How a pool of one size is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_fixed_pool_options). */
+    size_t size;
+    /** What the pool may have of its upstream, in bytes. No limit by default. */
+    size_t maximum;
+    /** How many blocks the pool grows by: 1 to 4096. 1024 by default. */
+    uint32_t blocks_per_slab;
+    /** One of CUDAMEM_REUSE_... . */
+    int32_t reuse;
+} cudamem_fixed_pool_options;
+
+/** What a pool of one size has and does. */
+typedef struct {
+    /** sizeof(cudamem_fixed_pool_statistics), set by the program. */
+    size_t size;
+    /** The size of a block in bytes. */
+    uint64_t block_size;
+    /** The blocks that are in use: a count. */
+    cudamem_figure blocks;
+    /** What the pool has of its upstream, in bytes. */
+    cudamem_figure reserved;
+    /** How many freed blocks wait for the work of their stream, or are kept for it. */
+    uint64_t pending;
+    /** How many events were recorded: a count. */
+    uint64_t events_recorded;
+    /** How often streams were told to wait: a count. */
+    uint64_t waits;
+    /** How often there was no memory: a count. */
+    uint64_t out_of_memory;
+} cudamem_fixed_pool_statistics;
+
+/** What a ring has and does. */
+typedef struct {
+    /** sizeof(cudamem_ring_pool_statistics), set by the program. */
+    size_t size;
+    /** The ring's size in bytes. */
+    uint64_t capacity;
+    /** The bytes of blocks that are in use, in whole units. */
+    cudamem_figure used;
+    /** How many blocks are in use. */
+    uint64_t blocks;
+    /** How many freed blocks still take room. */
+    uint64_t pending;
+    /** The bytes that no block takes. */
+    uint64_t free;
+    /** How many events were recorded: a count. */
+    uint64_t events_recorded;
+    /** How often an allocation was refused: a count. */
+    uint64_t full;
+} cudamem_ring_pool_statistics;
+
+/**
+ * Makes a pool of blocks of block_size bytes over a resource: smaller allocations get a whole block, larger ones are refused.
+ * options may be NULL. Nothing is allocated yet.
+ */
+cudamem_status cudamem_fixed_pool_create(cudamem_resource upstream,
+                                         size_t block_size,
+                                         const cudamem_fixed_pool_options *options,
+                                         cudamem_resource *pool);
+
+/** Tells what a pool of one size has and does. statistics->size is set by the program. */
+cudamem_status cudamem_fixed_pool_get_statistics(cudamem_resource pool, cudamem_fixed_pool_statistics *statistics);
+
+/** Grows until a pool of one size has as many blocks, free and used together. */
+cudamem_status cudamem_fixed_pool_reserve(cudamem_resource pool, size_t blocks);
+
+/** Gives slabs back that hold no blocks and whose work is done, as long as at least keep bytes stay. Does not wait. */
+cudamem_status cudamem_fixed_pool_trim(cudamem_resource pool, size_t keep);
+
+/** Waits for the work that freed blocks wait for, and gives all slabs back that hold no blocks. */
+cudamem_status cudamem_fixed_pool_release_unused(cudamem_resource pool);
+
+/**
+ * Makes a ring of capacity bytes, rounded up to a multiple of 256, over a resource: for data on its way. A block is handed out
+ * when all work of its former users is done, so that the CPU may write it at once. A block that is not freed holds up all behind
+ * it. The memory is allocated now. flags is 0 or CUDAMEM_RING_POOL_REFUSE.
+ */
+cudamem_status cudamem_ring_pool_create(cudamem_resource upstream,
+                                        size_t capacity,
+                                        uint32_t flags,
+                                        cudamem_resource *pool);
+
+/** Tells what a ring has and does. statistics->size is set by the program. */
+cudamem_status cudamem_ring_pool_get_statistics(cudamem_resource pool, cudamem_ring_pool_statistics *statistics);
+
+/** Waits for the work of all freed blocks, which then take no room any more. */
+cudamem_status cudamem_ring_pool_synchronize(cudamem_resource pool);
+
+/* ---- Virtual memory -------------------------------------------------------------------------------------------------
+ *
+ * Physical memory that is mapped at reserved addresses: buffers that grow without a copy, one memory at several addresses, and
+ * memory that others import by a file descriptor.
+ */
+
+/** On the context's device. */
+#define CUDAMEM_PHYSICAL_ON_DEVICE 0
+/** In the host's memory. */
+#define CUDAMEM_PHYSICAL_ON_HOST 1
+/** In the memory of one NUMA node of the host. */
+#define CUDAMEM_PHYSICAL_ON_NODE 2
+/** A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_PHYSICAL_ON_NODE. */
+#define CUDAMEM_PHYSICAL_SHAREABLE 1
+/** A flag of physical and virtual memory: other devices of the machine may be let reach it over PCIe (GPUDirect RDMA). */
+#define CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA 2
+
+/**
+ * A flag of physical and virtual memory: sizes are rounded up to the smallest unit that the driver takes, and not to what it
+ * recommends for speed.
+ */
+#define CUDAMEM_PHYSICAL_MINIMUM_GRANULARITY 4
+/** How physical memory is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_physical_options). */
+    size_t size;
+    /** One of CUDAMEM_PHYSICAL_ON_... . */
+    int32_t location;
+    /** The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0. */
+    int32_t node;
+    /** CUDAMEM_PHYSICAL_... combined by |. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} cudamem_physical_options;
+
+/** How virtual memory is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_virtual_options). */
+    size_t size;
+    /** What allocations begin at a multiple of, in bytes: a power of two. The granularity by default. */
+    size_t alignment;
+    /** Where allocations should begin, if the addresses are free: a multiple of the granularity. Anywhere by default. */
+    uint64_t address_hint;
+    /** Ordinals of devices, besides the context's own, that may use the memory, which lies on the device. */
+    const int32_t *peers;
+    /** How many. */
+    size_t peer_count;
+    /** One of CUDAMEM_PHYSICAL_ON_... . */
+    int32_t location;
+    /** The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0. */
+    int32_t node;
+    /** CUDAMEM_PHYSICAL_... combined by |. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} cudamem_virtual_options;
+
+/**
+ * Makes physical memory of at least size bytes, which has no address until it is mapped. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver has none; CUDAMEM_ERROR_OUT_OF_MEMORY;
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if size is 0.
+ */
+cudamem_status cudamem_physical_create(cudamem_context context,
+                                       size_t size,
+                                       const cudamem_physical_options *options,
+                                       cudamem_physical *physical);
+
+/**
+ * Gives a file descriptor, the program's to close, by which another process imports the memory.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not shareable.
+ */
+cudamem_status cudamem_physical_export(cudamem_physical physical, int32_t *file);
+
+/**
+ * Opens physical memory of size bytes by a file descriptor that another process has exported. The library closes the file, also
+ * after a failure, unless it is no file.
+ */
+cudamem_status cudamem_physical_import(cudamem_context context,
+                                       int32_t file,
+                                       size_t size,
+                                       cudamem_physical *physical);
+
+/** Gives the size in bytes, in whole units. */
+cudamem_status cudamem_physical_get_size(cudamem_physical physical, size_t *size);
+
+/** Destroys the handle. The memory ends when nothing maps it any more. The null handle is allowed. */
+cudamem_status cudamem_physical_destroy(cudamem_physical physical);
+
+/**
+ * Makes a resource of virtual memory: what is allocated of it is whole units, some 2 MiB. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver cannot do what the options say.
+ */
+cudamem_status cudamem_resource_create_virtual(cudamem_context context,
+                                               const cudamem_virtual_options *options,
+                                               cudamem_resource *resource);
+
+/** Gives the unit of virtual memory in bytes. */
+cudamem_status cudamem_resource_get_granularity(cudamem_resource resource, size_t *granularity);
+
+/**
+ * Maps count pieces of physical memory side by side, as one buffer, where they may have other addresses already. Who uses the same
+ * bytes at several addresses keeps the order.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a piece lies elsewhere than the resource's memory, or there is none.
+ */
+cudamem_status cudamem_resource_map(cudamem_resource resource,
+                                    const cudamem_physical *physical,
+                                    size_t count,
+                                    cudamem_stream stream,
+                                    cudamem_buffer *buffer);
+
+/**
+ * Reserves addresses for capacity bytes of a resource that cudamem_resource_create_virtual made, as a buffer of no bytes yet, which
+ * cudamem_buffer_grow makes larger. A slice of it ends its growth.
+ */
+cudamem_status cudamem_buffer_create_growable(cudamem_resource resource,
+                                              size_t capacity,
+                                              cudamem_stream stream,
+                                              cudamem_buffer *buffer);
+
+/**
+ * Grows a buffer to size bytes; the new ones are zeros, written in stream order. Up to its capacity its address stays; beyond, the
+ * same memory is mapped at another address: moved, which may be NULL, says whether. Does nothing where it has as many bytes
+ * already.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable; CUDAMEM_ERROR_OUT_OF_MEMORY: it is then as it was.
+ */
+cudamem_status cudamem_buffer_grow(cudamem_buffer buffer,
+                                   size_t size,
+                                   bool *moved);
+
+/**
+ * Shrinks a buffer to size bytes. Physical memory that holds none of them any more goes back to the system, after the work of the
+ * home stream; addresses stay reserved. Does nothing where it has no more bytes.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable.
+ */
+cudamem_status cudamem_buffer_shrink(cudamem_buffer buffer,
+                                     size_t size);
+
+/**
+ * Gives how many bytes the reserved addresses of a growable buffer have room for, and how much physical memory it has. Either place
+ * may be NULL.
+ */
+cudamem_status cudamem_buffer_get_capacity(cudamem_buffer buffer,
+                                           size_t *capacity,
+                                           size_t *physical);
+
+/* ---- Memory of the host ---------------------------------------------------------------------------------------------
+ *
+ * The program's own memory can be registered: it is page-locked then, devices copy it as fast as memory that the driver
+ * allocated, and kernels may address it. Managed memory lies where it is used, and takes advice. Page-locked memory of the
+ * driver's is a buffer of cudamem_resource_create_pinned, whose CPU address cudamem_buffer_get_host_pointer gives.
+ */
+
+/** A flag of cudamem_buffer_register: devices only read the memory. Not every device makes the difference. */
+#define CUDAMEM_REGISTER_READ_ONLY 1
+/** A flag of cudamem_buffer_register: it is memory of another device's, mapped into the process. */
+#define CUDAMEM_REGISTER_IO_MEMORY 2
+/** The memory of the device whose ordinal is the number. */
+#define CUDAMEM_LOCATION_DEVICE 0
+/** The memory of the host; the number is 0. */
+#define CUDAMEM_LOCATION_HOST 1
+/** The memory of the host's NUMA node of that number. */
+#define CUDAMEM_LOCATION_NODE 2
+/** The memory of the NUMA node that the calling thread runs on; the number is 0. */
+#define CUDAMEM_LOCATION_CURRENT_NODE 3
+/** Mostly read: each reader gets a copy, which a write ends. Takes no location. */
+#define CUDAMEM_ADVICE_READ_MOSTLY 0
+/** Takes CUDAMEM_ADVICE_READ_MOSTLY back. */
+#define CUDAMEM_ADVICE_NOT_READ_MOSTLY 1
+/** Where the memory should lie. Nothing moves yet. */
+#define CUDAMEM_ADVICE_PREFERRED_LOCATION 2
+/** Takes CUDAMEM_ADVICE_PREFERRED_LOCATION back. Takes no location. */
+#define CUDAMEM_ADVICE_NO_PREFERRED_LOCATION 3
+/** The memory is kept mapped for a device, or the host, wherever it lies. */
+#define CUDAMEM_ADVICE_ACCESSED_BY 4
+/** Takes CUDAMEM_ADVICE_ACCESSED_BY back. */
+#define CUDAMEM_ADVICE_NOT_ACCESSED_BY 5
+
+/**
+ * Registers size bytes of the program's memory at pointer, and uses them as a buffer. They must stay allocated, and be used through
+ * the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done;
+ * where release is NULL, until that end. Pages are locked, one by one: some 0.1 ms for each MiB. flags is CUDAMEM_REGISTER_...
+ * combined by |. After a failure release is not called.
+ *
+ * Errors: CUDAMEM_ERROR_DRIVER if some of the memory is registered already, is the driver's, or cannot be written;
+ * CUDAMEM_ERROR_OUT_OF_MEMORY if the limit of locked memory is reached; CUDAMEM_ERROR_UNSUPPORTED.
+ */
+cudamem_status cudamem_buffer_register(void *pointer,
+                                       size_t size,
+                                       cudamem_stream stream,
+                                       uint32_t flags,
+                                       cudamem_release_callback release,
+                                       void *user,
+                                       cudamem_buffer *buffer);
+
+/**
+ * Advises the driver on a range of managed memory. advice is one of CUDAMEM_ADVICE_..., location one of CUDAMEM_LOCATION_... with
+ * its number; advice that takes no location ignores both. The driver works in pages, which buffers may share.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed; CUDAMEM_ERROR_UNSUPPORTED if the driver knows no NUMA nodes.
+ */
+cudamem_status cudamem_buffer_advise(cudamem_buffer buffer,
+                                     size_t offset,
+                                     size_t size,
+                                     int32_t advice,
+                                     int32_t location,
+                                     int32_t number);
+
+/**
+ * Moves a range of managed memory to a location, in order of the home stream.
+ *
+ * Errors: as cudamem_buffer_advise; CUDAMEM_ERROR_DRIVER if the device has no concurrent managed access.
+ */
+cudamem_status cudamem_buffer_prefetch(cudamem_buffer buffer,
+                                       size_t offset,
+                                       size_t size,
+                                       int32_t location,
+                                       int32_t number);
+
+/** Tells whether all of a range of managed memory was advised to be mostly read. */
+cudamem_status cudamem_buffer_is_read_mostly(cudamem_buffer buffer, size_t offset, size_t size, bool *read_mostly);
+
+/**
+ * Tells where a range of managed memory was last sent: one of CUDAMEM_LOCATION_... and its number; known is false if nowhere, or its
+ * parts to different places, and the others then stay as they are.
+ */
+cudamem_status cudamem_buffer_get_prefetched(cudamem_buffer buffer,
+                                             size_t offset,
+                                             size_t size,
+                                             bool *known,
+                                             int32_t *location,
+                                             int32_t *number);
+
+/**
+ * Says that the contents of a range of managed memory are not needed any more, in order of the home stream, so that they are not
+ * moved. Until they are written again they are undefined.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed; CUDAMEM_ERROR_MISSING_SYMBOL or CUDAMEM_ERROR_UNSUPPORTED on
+ * drivers before CUDA 13.0.
+ */
+cudamem_status cudamem_buffer_discard(cudamem_buffer buffer,
+                                      size_t offset,
+                                      size_t size);
+
+/* ---- Options of copy engines ----------------------------------------------------------------------------------------
+ *
+ * How an engine is made, what it has measured of the machine, and how one copy is done where the program knows better.
+ */
+
+/** A flag of cudamem_engine_options: what is measured is neither kept nor read from where it was kept. */
+#define CUDAMEM_ENGINE_NO_CACHE 1
+/** A flag of cudamem_engine_options: nothing is measured but by cudamem_engine_measure. */
+#define CUDAMEM_ENGINE_MEASURE_ON_REQUEST 2
+/** A flag of cudamem_engine_options: nobody helps the calling thread. */
+#define CUDAMEM_ENGINE_NO_THREADS 4
+/** As the profile says. */
+#define CUDAMEM_WAY_CHOSEN 0
+/** By streaming stores or loads of the CPU, of `threads` threads. Mapped memory only. */
+#define CUDAMEM_WAY_CPU 1
+/** By one copy of the driver. */
+#define CUDAMEM_WAY_DRIVER 2
+/** Through page-locked staging, which `threads` threads fill or empty. */
+#define CUDAMEM_WAY_STAGED 3
+/** `threads` threads store, and `staging_threads` fill staging. To mapped memory only. */
+#define CUDAMEM_WAY_MIXED 4
+/** The host's pages are locked for the time of the copy. */
+#define CUDAMEM_WAY_REGISTERED 5
+/** The driver is asked what the host's memory is, for copies that are not small. */
+#define CUDAMEM_HOST_UNKNOWN 0
+/** The host's memory is of the heap, the stack or a file. */
+#define CUDAMEM_HOST_PAGEABLE 1
+/** The host's memory is page-locked: allocated by the driver, or registered with it. */
+#define CUDAMEM_HOST_PINNED 2
+/** How a copy engine is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_engine_options). */
+    size_t size;
+    /** A profile as cudamem_engine_get_profile gives it, to choose ways by. NULL for what is kept of this machine, or measured. */
+    const char *profile;
+    /** The folder where profiles are kept. NULL for the user's cache folder, or what CUDA_MEM_PROFILES names. */
+    const char *cache;
+    /** The largest piece that goes through page-locked staging at once, in bytes. 2 MiB by default. */
+    size_t slot_size;
+    /** How many such pieces one copy uses in turns. 8 by default. */
+    uint32_t slots;
+    /** How many copies may use staging at once. 4 by default. */
+    uint32_t lanes;
+    /** How many threads of the engine's own help, at most 64. 0 for those that all engines of the process share. */
+    uint32_t threads;
+    /** CUDAMEM_ENGINE_... combined by |. */
+    uint32_t flags;
+} cudamem_engine_options;
+
+/** What a program decides for one copy. Zeros leave it to the engine. */
+typedef struct {
+    /** sizeof(cudamem_copy_options). */
+    size_t size;
+    /** One of CUDAMEM_WAY_... . */
+    int32_t way;
+    /** One of CUDAMEM_HOST_... . */
+    int32_t host;
+    /** The threads of the way, the calling one included; 0 for ways without. */
+    uint32_t threads;
+    /** The threads that fill staging, with CUDAMEM_WAY_MIXED; else 0. */
+    uint32_t staging_threads;
+} cudamem_copy_options;
+
+/**
+ * Makes an engine for a context's device. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the profile is none.
+ */
+cudamem_status cudamem_engine_create_with(cudamem_context context,
+                                          const cudamem_engine_options *options,
+                                          cudamem_engine *engine);
+
+/** Gives the profile that ways are chosen by, as JSON: what each way of copying takes, by size. */
+cudamem_status cudamem_engine_get_profile(cudamem_engine engine, cudamem_text *json);
+
+/** Chooses by another profile from now on, which is a JSON text. It is not kept in the cache folder. */
+cudamem_status cudamem_engine_set_profile(cudamem_engine engine, const char *json);
+
+/** Measures the machine, chooses by what was found, and keeps it in the cache folder. Takes 0.2 s or less. */
+cudamem_status cudamem_engine_measure(cudamem_engine engine);
+
+/** Gives how many bytes of page-locked staging the engine has. */
+cudamem_status cudamem_engine_get_staging(cudamem_engine engine, size_t *size);
+
+/** Frees staging that no copy uses. */
+cudamem_status cudamem_engine_trim(cudamem_engine engine);
+
+/**
+ * As cudamem_engine_write_buffer, with options.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied so.
+ */
+cudamem_status cudamem_engine_write_buffer_with(cudamem_engine engine,
+                                                cudamem_buffer buffer,
+                                                size_t offset,
+                                                const void *source,
+                                                size_t size,
+                                                const cudamem_copy_options *options);
+
+/**
+ * As cudamem_engine_read_buffer, with options.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied so.
+ */
+cudamem_status cudamem_engine_read_buffer_with(cudamem_engine engine,
+                                               cudamem_buffer buffer,
+                                               size_t offset,
+                                               void *destination,
+                                               size_t size,
+                                               const cudamem_copy_options *options);
+
+/** As cudamem_engine_write_buffer_with, to mapped memory. */
+cudamem_status cudamem_engine_write_mapped_with(cudamem_engine engine,
+                                                cudamem_mapped mapped,
+                                                size_t offset,
+                                                const void *source,
+                                                size_t size,
+                                                const cudamem_copy_options *options);
+
+/** As cudamem_engine_read_buffer_with, from mapped memory. */
+cudamem_status cudamem_engine_read_mapped_with(cudamem_engine engine,
+                                               cudamem_mapped mapped,
+                                               size_t offset,
+                                               void *destination,
+                                               size_t size,
+                                               const cudamem_copy_options *options);
+
+/* ---- Copies of engines in stream order, of many pieces, and complete ------------------------------------------------
+ *
+ * A copy in order of a stream comes after the work given to it so far, and before its later work. The program's memory goes
+ * through page-locked staging of the engine's, so that no such write waits for the stream.
+ */
+
+/** One of many writes. */
+typedef struct {
+    /** Where it goes in the memory, in bytes. */
+    size_t offset;
+    /** Where it comes from on the host. */
+    const void *source;
+    /** How many bytes it has. */
+    size_t size;
+} cudamem_scatter;
+
+/** Where a piece of a copy between two buffers comes from and goes to, in bytes. */
+typedef struct {
+    /** Where it goes in the destination. */
+    size_t offset;
+    /** Where it comes from in the source. */
+    size_t source_offset;
+    /** How many bytes it has. */
+    size_t size;
+} cudamem_piece;
+
+/**
+ * Copies size bytes of the host to a buffer, from offset on, in order of a stream. Returns when the source is free again.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is of another device.
+ */
+cudamem_status cudamem_engine_write_buffer_on(cudamem_engine engine,
+                                              cudamem_stream stream,
+                                              cudamem_buffer buffer,
+                                              size_t offset,
+                                              const void *source,
+                                              size_t size);
+
+/**
+ * Begins to copy size bytes of a buffer, from offset on, to the host, in order of a stream. The bytes come to destination with
+ * cudamem_pending_read_wait: it must stay valid, and be used by nothing else, until then, or until the pending read is
+ * destroyed.
+ *
+ * Errors: as cudamem_engine_write_buffer_on.
+ */
+cudamem_status cudamem_engine_read_buffer_on(cudamem_engine engine,
+                                             cudamem_stream stream,
+                                             cudamem_buffer buffer,
+                                             size_t offset,
+                                             void *destination,
+                                             size_t size,
+                                             cudamem_pending_read *pending);
+
+/**
+ * Waits for a read: its destination holds the bytes, and may be used. A second wait does nothing.
+ *
+ * Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
+ */
+cudamem_status cudamem_pending_read_wait(cudamem_pending_read pending);
+
+/**
+ * Tells whether cudamem_pending_read_wait has nothing to wait for.
+ *
+ * Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
+ */
+cudamem_status cudamem_pending_read_is_done(cudamem_pending_read pending, bool *done);
+
+/** Destroys a pending read. If it was not waited for, nothing happens to the destination. The null handle is allowed. */
+cudamem_status cudamem_pending_read_destroy(cudamem_pending_read pending);
+
+/** As cudamem_engine_write_buffer; returns when the bytes are in the device's memory, and not only on their way. */
+cudamem_status cudamem_engine_write_buffer_complete(cudamem_engine engine,
+                                                    cudamem_buffer buffer,
+                                                    size_t offset,
+                                                    const void *source,
+                                                    size_t size);
+
+/** As cudamem_engine_write_buffer_complete, to mapped memory: one load over PCIe longer than cudamem_engine_write_mapped. */
+cudamem_status cudamem_engine_write_mapped_complete(cudamem_engine engine,
+                                                    cudamem_mapped mapped,
+                                                    size_t offset,
+                                                    const void *source,
+                                                    size_t size);
+
+/**
+ * Does count writes to a buffer in their order, so that of two that overlap the later one stays: they are gathered, and sent
+ * with few calls of the driver. Device work given after this sees them.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if one does not fit; those before it are written.
+ */
+cudamem_status cudamem_engine_scatter_to_buffer(cudamem_engine engine,
+                                                cudamem_buffer buffer,
+                                                const cudamem_scatter *writes,
+                                                size_t count);
+
+/** As cudamem_engine_scatter_to_buffer, to mapped memory: CPU stores with one fence for all. */
+cudamem_status cudamem_engine_scatter_to_mapped(cudamem_engine engine,
+                                                cudamem_mapped mapped,
+                                                const cudamem_scatter *writes,
+                                                size_t count);
+
+/**
+ * Copies count pieces of source to places of buffer, in order of stream, given to the driver in one call where it has such a
+ * call (CUDA 12.8). They have no order among each other, so they must not overlap in the buffer.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit, CUDAMEM_ERROR_INVALID_ARGUMENT if two overlap, or if both handles
+ * are one: then nothing is copied.
+ */
+cudamem_status cudamem_buffer_copy_pieces(cudamem_buffer buffer,
+                                          cudamem_buffer source,
+                                          const cudamem_piece *pieces,
+                                          size_t count,
+                                          cudamem_stream stream);
+
+/* ---- Signals --------------------------------------------------------------------------------------------------------
+ *
+ * Words that the CPU, streams and kernels that run write and wait for: flags, counters, and rings of items (below). A kernel
+ * launch and the wait for its end take about 9 us; a flag that a running kernel answers takes 1.5. The device's side is
+ * cudamem/signal.cuh, one header for CUDA C++ without dependencies.
+ *
+ * cudamem_flag question, answer;
+ * cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question);
+ * cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_CPU, &answer);
+ * ... launch a kernel with the addresses that cudamem_flag_get_device_pointer gives, then cudamem_flag_record_use ...
+ * cudamem_flag_store(question, 1);
+ * cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, 1, &options, NULL);
+ *
+ * Each word has one writer at a time: what CPU and device write at once, one of them loses. A write comes after all that its
+ * thread wrote before, to any memory; who sees the value sees those writes, in coherent memory.
+ *
+ * A driver may wait for the device when memory is allocated or freed and when a kernel is launched for the first time: so for
+ * a kernel that waits for the program. Make flags, rings, memory and kernels before launching one that waits. Load, store,
+ * wait, push and pop make no call of the driver but where they wait for 5 ms and more.
+ */
+
+/** A flag of cudamem_signals_create: pinned memory alone, also where there is mapped memory. */
+#define CUDAMEM_SIGNALS_PINNED_ONLY 1
+/** Where the CPU looks fastest: pinned memory. */
+#define CUDAMEM_PLACE_FOR_CPU 0
+/** Where kernels and streams look fastest: mapped memory if it is there, else pinned memory. */
+#define CUDAMEM_PLACE_FOR_DEVICE 1
+/** Page-locked memory of the host. */
+#define CUDAMEM_PLACE_PINNED 2
+/** Device memory that the CPU addresses too, if it is there and coherent. */
+#define CUDAMEM_PLACE_MAPPED 3
+/** The word is the value. */
+#define CUDAMEM_COMPARE_EQUAL 0
+/** The word is the value, or ahead of it by less than half of all numbers: counters may wrap around. */
+#define CUDAMEM_COMPARE_AT_LEAST 1
+/** A bit of the value is set in the word. */
+#define CUDAMEM_COMPARE_ANY_BIT 2
+/** A bit is clear in the word and in the value. Not every device's streams can wait so. */
+#define CUDAMEM_COMPARE_NOT_ALL_BITS 3
+
+/**
+ * How the CPU waits: it looks again and again, in turns without a pause, then leaving the processor to other threads, then
+ * with naps that double. Zeros are the defaults.
+ */
+typedef struct {
+    /** sizeof(cudamem_wait_options). */
+    size_t size;
+    /**
+     * When to give up, in seconds. 0 for never: the wait then ends only with what it waits for, or with the driver's error
+     * when the device has failed.
+     */
+    double timeout;
+    /** The first nap in seconds. 20 us by default. */
+    double shortest_nap;
+    /** The longest nap in seconds, and so how late a long wait may notice. 1 ms by default. */
+    double longest_nap;
+    /** How often the wait looks without a pause. 10000 by default; -1 for not at all. */
+    int32_t spins;
+    /** How often it looks after that, leaving the processor to other threads in between. 200 by default; -1 for not at all. */
+    int32_t yields;
+} cudamem_wait_options;
+
+/**
+ * Makes the memory that flags, counters and rings of a context are cut from, 64 KiB at a time. flags is 0 or
+ * CUDAMEM_SIGNALS_PINNED_ONLY. Where mapped memory is missing or not coherent, all lies in pinned memory.
+ */
+cudamem_status cudamem_signals_create(cudamem_context context, uint32_t flags, cudamem_signals *signals);
+
+/**
+ * As cudamem_signals_create, with mapped memory of a resource that cudamem_resource_create_mapped made: its device is not
+ * opened once more.
+ */
+cudamem_status cudamem_signals_create_over(cudamem_resource resource,
+                                           cudamem_signals *signals);
+
+/** Tells why signals lie in pinned memory alone, as a text to be destroyed; the null handle where mapped memory is there. */
+cudamem_status cudamem_signals_get_missing(cudamem_signals signals,
+                                           cudamem_text *missing);
+
+/**
+ * Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of:
+ * kernels and streams that wait for a flag have to be released before. The null handle is allowed.
+ */
+cudamem_status cudamem_signals_destroy(cudamem_signals signals);
+
+/**
+ * Makes a flag: a word of 32 or 64 bits, alone in its cache lines, 0 at first. place is one of CUDAMEM_PLACE_... .
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no such memory; CUDAMEM_ERROR_OUT_OF_MEMORY.
+ */
+cudamem_status cudamem_flag_create(cudamem_signals signals, uint32_t bits, int32_t place, cudamem_flag *flag);
+
+/** Reads the word. What its writer did before the write is seen after this. */
+cudamem_status cudamem_flag_load(cudamem_flag flag, uint64_t *value);
+
+/**
+ * Writes the word, after all earlier writes of this thread. The write is posted: a kernel that looks sees it after a trip over
+ * PCIe at most.
+ */
+cudamem_status cudamem_flag_store(cudamem_flag flag,
+                                  uint64_t value);
+
+/**
+ * Waits on the CPU until the word compares with value, and gives what it was then in seen, which may be NULL. comparison is one
+ * of CUDAMEM_COMPARE_...; options may be NULL. A word that changes back may be missed.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if no word can ever compare so;
+ * CUDAMEM_ERROR_DRIVER if the device has failed.
+ */
+cudamem_status cudamem_flag_wait(cudamem_flag flag,
+                                 int32_t comparison,
+                                 uint64_t value,
+                                 const cudamem_wait_options *options,
+                                 uint64_t *seen);
+
+/**
+ * Lets work given to stream from now on wait until the word compares with value. The wait takes no processor of the device; it
+ * holds the stream until somebody writes, which must not depend on the same stream. More such waits at a time than the device
+ * has queues (CUDA_DEVICE_MAX_CONNECTIONS) may hold each other.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another
+ * context or captures a graph, or no word can ever compare so.
+ */
+cudamem_status cudamem_flag_wait_on_stream(cudamem_flag flag,
+                                           cudamem_stream stream,
+                                           int32_t comparison,
+                                           uint64_t value);
+
+/**
+ * Writes the word when all work given to stream so far is done; who sees the value sees that work.
+ *
+ * Errors: as cudamem_flag_wait_on_stream.
+ */
+cudamem_status cudamem_flag_store_on_stream(cudamem_flag flag, cudamem_stream stream, uint64_t value);
+
+/**
+ * Tells the flag that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
+ * nothing else until that work is done.
+ */
+cudamem_status cudamem_flag_record_use(cudamem_flag flag,
+                                       cudamem_stream stream);
+
+/** Gives the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle lives. */
+cudamem_status cudamem_flag_get_device_pointer(cudamem_flag flag,
+                                               uint64_t *pointer);
+
+/** Tells where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED. */
+cudamem_status cudamem_flag_get_place(cudamem_flag flag, int32_t *place);
+
+/**
+ * Destroys a flag. Kernels and streams that wait for it have to be released before; its memory stays until the work that it
+ * was told of is done. The null handle is allowed.
+ */
+cudamem_status cudamem_flag_destroy(cudamem_flag flag);
+
+/* ---- Counters -------------------------------------------------------------------------------------------------------
+ *
+ * Words that only grow: "so many pieces are ready", which the CPU counts and streams and kernels wait for, or "so many are
+ * done", which a stream or kernel counts and the CPU waits for. Counts may wrap around.
+ */
+
+/** The CPU counts; streams and kernels wait. */
+#define CUDAMEM_COUNTED_BY_CPU 0
+/** One stream or kernel at a time counts; the CPU and streams wait. */
+#define CUDAMEM_COUNTED_BY_DEVICE 1
+/** Makes a counter of 32 or 64 bits, 0 at first. by is one of CUDAMEM_COUNTED_BY_... . */
+cudamem_status cudamem_counter_create(cudamem_signals signals, uint32_t bits, int32_t by, cudamem_counter *counter);
+
+/**
+ * Counts on, on the CPU, after all earlier writes of this thread. Gives the new count in count, which may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the device counts.
+ */
+cudamem_status cudamem_counter_add(cudamem_counter counter, uint64_t more, uint64_t *count);
+
+/** Gives the count as it is now. What was done before it was counted is seen after this. */
+cudamem_status cudamem_counter_get_value(cudamem_counter counter, uint64_t *count);
+
+/**
+ * Waits on the CPU until the count is at least count, and gives what it was then in seen, which may be NULL. options may be
+ * NULL.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts; CUDAMEM_ERROR_DRIVER if the
+ * device has failed.
+ */
+cudamem_status cudamem_counter_wait(cudamem_counter counter,
+                                    uint64_t count,
+                                    const cudamem_wait_options *options,
+                                    uint64_t *seen);
+
+/**
+ * Lets work given to stream from now on wait until the count is at least count.
+ *
+ * Errors: as cudamem_flag_wait_on_stream.
+ */
+cudamem_status cudamem_counter_wait_on_stream(cudamem_counter counter, cudamem_stream stream, uint64_t count);
+
+/**
+ * Sets a count that the device keeps when all work given to stream so far is done.
+ *
+ * Errors: as cudamem_flag_wait_on_stream; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+ */
+cudamem_status cudamem_counter_store_on_stream(cudamem_counter counter, cudamem_stream stream, uint64_t count);
+
+/**
+ * Tells the counter that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
+ * nothing else until that work is done.
+ */
+cudamem_status cudamem_counter_record_use(cudamem_counter counter,
+                                          cudamem_stream stream);
+
+/** Gives the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle lives. */
+cudamem_status cudamem_counter_get_device_pointer(cudamem_counter counter,
+                                                  uint64_t *pointer);
+
+/** Destroys a counter, as cudamem_flag_destroy. The null handle is allowed. */
+cudamem_status cudamem_counter_destroy(cudamem_counter counter);
+
+/* ---- Rings ----------------------------------------------------------------------------------------------------------
+ *
+ * A ring passes items of one size between the CPU and a kernel that runs, in order: one producer, one consumer. The handle is
+ * the CPU's end; a kernel gets the other by the ring's descriptor, and uses it by cudamem/signal.cuh:
+ *
+ * __global__ void serve(cudamem::ring_descriptor requests) {
+ * cudamem::ring_consumer<uint64_t> input(requests);
+ * uint64_t item;
+ * while (input.receive(item) == cudamem::outcome::done) { ... }
+ * }
+ *
+ * Pushing and popping are CPU stores and loads, and no call of the driver. Threads that use one end take turns, also with one
+ * that waits: give waits a time where another thread may have to close the ring.
+ */
+
+/** The CPU pushes, a kernel pops. */
+#define CUDAMEM_RING_TO_DEVICE 0
+/** A kernel pushes, the CPU pops. */
+#define CUDAMEM_RING_FROM_DEVICE 1
+/** How a ring is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_ring_options). */
+    size_t size;
+    /** One of CUDAMEM_RING_TO_DEVICE and CUDAMEM_RING_FROM_DEVICE. */
+    int32_t direction;
+    /** Not 0: items and tail lie at consumer_place, and the head at producer_place. 0: each where its reader looks fastest. */
+    int32_t choose_places;
+    /** One of CUDAMEM_PLACE_... . */
+    int32_t consumer_place;
+    /** One of CUDAMEM_PLACE_... . */
+    int32_t producer_place;
+} cudamem_ring_options;
+
+/**
+ * What a kernel gets, by value, to use the other end: cudamem::ring_descriptor in CUDA C++. The addresses are the device's, and
+ * valid while the handle lives.
+ */
+typedef struct {
+    /** Where the consumer looks: the tail. */
+    uint64_t consumer_line;
+    /** Where the producer looks: the head. */
+    uint64_t producer_line;
+    /** The items. */
+    uint64_t items;
+    /** How many items the ring holds: a power of two. */
+    uint32_t capacity;
+    /** The size of an item in bytes. */
+    uint32_t item_size;
+} cudamem_ring_descriptor;
+
+/**
+ * Makes a ring that holds at least items items, at most 2^31, of item_size bytes each: the next power of two is the capacity.
+ * options may be NULL, for a ring to the device.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if item_size is 0 or there are too many items; CUDAMEM_ERROR_OUT_OF_MEMORY.
+ */
+cudamem_status cudamem_ring_create(cudamem_signals signals,
+                                   size_t items,
+                                   size_t item_size,
+                                   const cudamem_ring_options *options,
+                                   cudamem_ring *ring);
+
+/**
+ * Pushes the first of count items, as many as have room, and publishes them at once. Gives how many; 0 if the ring is full.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is from the device; CUDAMEM_ERROR_DAMAGED if the other end's index cannot
+ * be: the ring's memory was overwritten.
+ */
+cudamem_status cudamem_ring_push(cudamem_ring ring,
+                                 const void *items,
+                                 size_t count,
+                                 size_t *pushed);
+
+/**
+ * Pushes at least one of count items, and waits for room where there is none. Gives how many; 0 only if the other end has
+ * closed, or if count is 0. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if no room came in time, and nothing was pushed; otherwise as cudamem_ring_push.
+ */
+cudamem_status cudamem_ring_send(cudamem_ring ring,
+                                 const void *items,
+                                 size_t count,
+                                 const cudamem_wait_options *options,
+                                 size_t *sent);
+
+/**
+ * Pops as many items as are there, at most count, and frees their slots at once. Gives how many; 0 if the ring is empty.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is to the device; CUDAMEM_ERROR_DAMAGED if the other end's index cannot
+ * be: the ring's memory was overwritten.
+ */
+cudamem_status cudamem_ring_pop(cudamem_ring ring,
+                                void *items,
+                                size_t count,
+                                size_t *popped);
+
+/**
+ * Pops at least one item, at most count, and waits where there is none. Gives how many; 0 only if the other end has closed and
+ * the ring is empty, or if count is 0. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if nothing came in time; otherwise as cudamem_ring_pop.
+ */
+cudamem_status cudamem_ring_receive(cudamem_ring ring,
+                                    void *items,
+                                    size_t count,
+                                    const cudamem_wait_options *options,
+                                    size_t *received);
+
+/** Gives how many items the CPU can push now, or pop. */
+cudamem_status cudamem_ring_get_available(cudamem_ring ring, size_t *count);
+
+/** Gives how many items the ring holds at most. */
+cudamem_status cudamem_ring_get_capacity(cudamem_ring ring, size_t *capacity);
+
+/** Tells whether the other end has closed. Items that it pushed before may still be there. */
+cudamem_status cudamem_ring_is_closed(cudamem_ring ring, bool *closed);
+
+/**
+ * Closes the CPU's end: a kernel gets what was pushed, and then learns that nothing more comes; or it learns that nothing is
+ * popped any more.
+ */
+cudamem_status cudamem_ring_close(cudamem_ring ring);
+
+/**
+ * Gives what a kernel gets to use the other end. One kernel at a time, with one thread, may use it; the next one goes on where
+ * it ended. Tell the ring of the launch: cudamem_ring_record_use.
+ */
+cudamem_status cudamem_ring_get_descriptor(cudamem_ring ring,
+                                           cudamem_ring_descriptor *descriptor);
+
+/**
+ * Tells the ring that work given to stream so far uses it: kernels that were launched with its descriptor. Its memory serves
+ * nothing else until that work is done.
+ */
+cudamem_status cudamem_ring_record_use(cudamem_ring ring,
+                                       cudamem_stream stream);
+
+/** Closes the ring and destroys it. Its memory stays until the work that it was told of is done. The null handle is allowed. */
+cudamem_status cudamem_ring_destroy(cudamem_ring ring);
+
+/* ---- Graphs ---------------------------------------------------------------------------------------------------------
+ *
+ * Work of a stream can be recorded once and launched many times. What the work uses has to live at each launch: memory, kernels,
+ * and what host functions get.
+ */
+
+/** No thread may make calls that a capture does not notice, such as plain allocations. */
+#define CUDAMEM_CAPTURE_GLOBAL 0
+/** The calling thread may not make such calls. */
+#define CUDAMEM_CAPTURE_THREAD_LOCAL 1
+/** All threads may make them: none belongs to the recorded work. */
+#define CUDAMEM_CAPTURE_RELAXED 2
+/** A flag of cudamem_graph_instantiate: a launch first frees the memory that the one before allocated and nobody freed. */
+#define CUDAMEM_GRAPH_AUTO_FREE 1
+
+/**
+ * Gives a stream what is to be recorded, by functions of this library and of CUDA's, with what was given along with the function.
+ * CUDAMEM_SUCCESS makes the graph; any other status gives the recording up. It must not unwind.
+ */
+typedef cudamem_status (*cudamem_record_callback)(cudamem_stream stream, void *user);
+
+/**
+ * Calls record, and makes a graph of what it gives the stream, which is not done now. mode is one of CUDAMEM_CAPTURE_... . Another
+ * stream takes part once it waits for this one (cudamem_stream_join), and must be joined again before the end.
+ *
+ * Errors: the status of record; CUDAMEM_ERROR_DRIVER if the stream captures already, is the legacy default stream, or the capture
+ * was lost by a call that may not be made meanwhile.
+ */
+cudamem_status cudamem_graph_capture(cudamem_stream stream,
+                                     int32_t mode,
+                                     cudamem_record_callback record,
+                                     void *user,
+                                     cudamem_graph *graph);
+
+/** Gives how many nodes a graph has. */
+cudamem_status cudamem_graph_get_node_count(cudamem_graph graph, size_t *count);
+
+/** Gives the driver's handle, a CUgraph. It is valid while the handle lives. */
+cudamem_status cudamem_graph_get_raw(cudamem_graph graph, void **raw);
+
+/** Destroys a graph; what was instantiated of it stays. The null handle is allowed. */
+cudamem_status cudamem_graph_destroy(cudamem_graph graph);
+
+/** Makes a graph ready for launches. flags is 0 or CUDAMEM_GRAPH_AUTO_FREE. */
+cudamem_status cudamem_graph_instantiate(cudamem_graph graph, uint32_t flags, cudamem_executable *executable);
+
+/** Does the recorded work after all work given to stream so far, and after the launch before. */
+cudamem_status cudamem_executable_launch(cudamem_executable executable, cudamem_stream stream);
+
+/** Destroys an executable graph; a launch that goes on keeps what it needs. The null handle is allowed. */
+cudamem_status cudamem_executable_destroy(cudamem_executable executable);
+
+/**
+ * Makes a resource of memory that a graph allocates at each launch: allocate it within a recording, of the stream that records.
+ * A buffer that is destroyed within the recording is freed by the graph.
+ */
+cudamem_status cudamem_resource_create_graph(cudamem_context context,
+                                             cudamem_resource *resource);
+
+/** Gives how much memory the graphs of a device use, and how much is set aside for them, in bytes. Either place may be NULL. */
+cudamem_status cudamem_resource_get_graph_memory(cudamem_resource resource,
+                                                 uint64_t *used,
+                                                 uint64_t *reserved);
+
+/** Gives memory that no graph uses back to the system. */
+cudamem_status cudamem_resource_trim_graph_memory(cudamem_resource resource);
+
+/* ---- Sharing between processes --------------------------------------------------------------------------------------
+ *
+ * One process exports memory, a pool or an event; another imports it. Between them goes an export: bytes that describe it,
+ * and for some kinds file descriptors. A channel carries both (cudamem_channel_send); by another way, take them apart with
+ * cudamem_export_get_bytes and _get_files, and put them together with cudamem_export_create.
+ *
+ * to share                     export                              import
+ * a pool of the driver's       cudamem_resource_export             cudamem_resource_import
+ * memory of that pool          cudamem_buffer_export               cudamem_buffer_import
+ * memory of cuMemAlloc         cudamem_buffer_export               cudamem_buffer_import
+ * virtual memory               cudamem_buffer_export_virtual       cudamem_buffer_import
+ * mapped memory                cudamem_mapped_export               cudamem_mapped_import
+ * an event                     cudamem_event_export                cudamem_event_import
+ *
+ * The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
+ * driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
+ * that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
+ *
+ * An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
+ * another device is CUDAMEM_ERROR_DESCRIPTOR. A pool's export brings a key along, with which descriptors of its memory are
+ * signed: who has it may use all memory of the pool. Do not send it to others.
+ *
+ * File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
+ * are closed with it, and are not inherited by programs that are started.
+ *
+ * A driver does not survive a fork: every call of the child is CUDAMEM_ERROR_FORKED. Start processes by fork and exec at once,
+ * or by posix_spawn.
+ */
+
+/** A pool of the driver's. */
+#define CUDAMEM_EXPORT_POOL 1
+/** Memory of such a pool. */
+#define CUDAMEM_EXPORT_POOL_MEMORY 2
+/** Memory of cuMemAlloc. */
+#define CUDAMEM_EXPORT_DEVICE_MEMORY 3
+/** Mapped memory. */
+#define CUDAMEM_EXPORT_MAPPED 4
+/** An event. */
+#define CUDAMEM_EXPORT_EVENT 5
+/** Virtual memory. */
+#define CUDAMEM_EXPORT_VIRTUAL_MEMORY 6
+/** What an export says of itself. */
+typedef struct {
+    /** sizeof(cudamem_export_info), set by the program. */
+    size_t size;
+    /** CUDAMEM_EXPORT_... ; later releases may add some. */
+    uint32_t kind;
+    /** How many file descriptors belong to it. */
+    uint32_t file_count;
+    /** The size of the whole allocation, in bytes; 0 for what is no memory. */
+    uint64_t allocation_size;
+    /** Where in the allocation the exported part begins. */
+    uint64_t offset;
+    /** How long the part is. */
+    uint64_t length;
+    /** The system's number of the process that exported it first. */
+    uint32_t process;
+    /** The host's NUMA node that a pool or virtual memory lies on; -1 for what lies on a device. */
+    int32_t numa_node;
+    /** The UUID of the device. */
+    uint8_t device[16];
+    /** The name of the pool, the same in all processes; zeros for what is of no pool. */
+    uint8_t pool[16];
+} cudamem_export_info;
+
+/**
+ * Exports a buffer's memory, or the part of it that the buffer is: of a pool made with CUDAMEM_DRIVER_POOL_SHAREABLE, of
+ * cudamem_resource_create_device, or imported, which is passed on. Waits for the buffer's work so far.
+ *
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
+ */
+cudamem_status cudamem_buffer_export(cudamem_buffer buffer,
+                                     cudamem_export *exported);
+
+/**
+ * Exports a buffer of virtual memory, or the part of it that the buffer is: of a resource that
+ * cudamem_resource_create_virtual made with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the buffer's work so far. Each process keeps
+ * the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
+ * chunks.
+ */
+cudamem_status cudamem_buffer_export_virtual(cudamem_buffer buffer,
+                                             cudamem_resource resource,
+                                             cudamem_export *exported);
+
+/**
+ * Exports mapped memory, or a part of it.
+ *
+ * Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share memory.
+ */
+cudamem_status cudamem_mapped_export(cudamem_mapped mapped, cudamem_export *exported);
+
+/**
+ * Exports a pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE, or imported. Send it once to each process;
+ * after it, its memory by cudamem_buffer_export. Who gets it may use all memory of the pool.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is something else.
+ */
+cudamem_status cudamem_resource_export(cudamem_resource resource,
+                                       cudamem_export *exported);
+
+/**
+ * Exports an event that was made with CUDAMEM_EVENT_SHAREABLE: what one process records, others wait for. It has to live while
+ * others import it; each that did keeps it on its own.
+ *
+ * Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or imported.
+ */
+cudamem_status cudamem_event_export(cudamem_event event,
+                                    cudamem_export *exported);
+
+/**
+ * Imports a pool. Memory of it is imported, by cudamem_buffer_import, and not allocated. A process that has the pool already,
+ * because it made or imported it, gets it again. Access of other devices does not come along: cudamem_resource_allow_access.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_DRIVER if the file is something else.
+ */
+cudamem_status cudamem_resource_import(cudamem_context context,
+                                       cudamem_export exported,
+                                       cudamem_resource *resource);
+
+/**
+ * Imports memory as a buffer, with stream as its home. resource is the pool that the memory is of, imported or the process's
+ * own; for memory of cuMemAlloc, one that cudamem_resource_create_device made; for virtual memory, one of the same place that
+ * cudamem_resource_create_virtual made. In the process that exported it, it is the
+ * exported memory itself; what is imported twice is one memory, which is let go of when the last buffer of it is destroyed and
+ * the work of all is done. The other process may write it at any time: order the work by events, or by waiting and a message.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory is another pool's; CUDAMEM_ERROR_DRIVER if it is no more.
+ */
+cudamem_status cudamem_buffer_import(cudamem_resource resource,
+                                     cudamem_export exported,
+                                     cudamem_stream stream,
+                                     cudamem_buffer *buffer);
+
+/**
+ * Imports mapped memory, for the CPU and the device, by a resource that cudamem_resource_create_mapped made.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is another device's;
+ * CUDAMEM_ERROR_VKGDR if the file is something else.
+ */
+cudamem_status cudamem_mapped_import(cudamem_resource resource, cudamem_export exported, cudamem_mapped *mapped);
+
+/**
+ * Imports an event of another process.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if this process made it; CUDAMEM_ERROR_DRIVER if it is no more.
+ */
+cudamem_status cudamem_event_import(cudamem_context context, cudamem_export exported, cudamem_event *event);
+
+/** Tells what an export says of itself; an import checks it. info->size is set by the program. */
+cudamem_status cudamem_export_get_info(cudamem_export exported, cudamem_export_info *info);
+
+/** Gives an export's bytes, to be sent by a way of the program's own. They are valid until the export is destroyed. */
+cudamem_status cudamem_export_get_bytes(cudamem_export exported, const void **bytes, size_t *size);
+
+/**
+ * Gives the file descriptors that go with an export's bytes, and their number. They are valid until the export is destroyed.
+ * They go to another process by SCM_RIGHTS, or by inheritance of duplicates (dup2).
+ */
+cudamem_status cudamem_export_get_files(cudamem_export exported,
+                                        const int32_t **files,
+                                        size_t *count);
+
+/**
+ * Puts an export together that came by a way of the program's own: its bytes, and count file descriptors, which are
+ * duplicated.
+ *
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR if the bytes are no export's; CUDAMEM_ERROR_CHANNEL if other files belong to it;
+ * CUDAMEM_ERROR_SYSTEM if a file descriptor is not open.
+ */
+cudamem_status cudamem_export_create(const void *bytes,
+                                     size_t size,
+                                     const int32_t *files,
+                                     size_t count,
+                                     cudamem_export *exported);
+
+/** Destroys an export, and closes its file descriptors. What it exports goes on to live. The null handle is allowed. */
+cudamem_status cudamem_export_destroy(cudamem_export exported);
+
+/* ---- Channels -------------------------------------------------------------------------------------------------------
+ *
+ * A channel is a Unix stream socket that carries exports with their file descriptors, and short messages of the program's own.
+ * What one end sends, the other receives in order. A process that dies is seen: what it sent before arrives, and then
+ * CUDAMEM_ERROR_CLOSED.
+ *
+ * One thread may send while another receives; threads that do the same take turns.
+ */
+
+/** The most bytes of a message. */
+#define CUDAMEM_MESSAGE_SIZE 65536
+
+/**
+ * Makes a channel's two ends: for threads, and for a child process, which inherits the socket of one
+ * (cudamem_channel_get_socket).
+ */
+cudamem_status cudamem_channel_create_pair(cudamem_channel *one, cudamem_channel *other);
+
+/**
+ * Uses a connected Unix stream socket of the program's, which is duplicated: the program may close its own. The socket is set
+ * to blocking.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if the file descriptor is not open, no socket, or not connected;
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if it is another kind of socket.
+ */
+cudamem_status cudamem_channel_open_socket(int32_t socket,
+                                           cudamem_channel *channel);
+
+/**
+ * Connects to the listener of a path.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if nobody listens there, or the file's permissions forbid it.
+ */
+cudamem_status cudamem_channel_connect(const char *path, cudamem_channel *channel);
+
+/**
+ * Sets how long each later send or receive may take in all, in seconds; INFINITY (of math.h), which it is at first, is for
+ * ever.
+ */
+cudamem_status cudamem_channel_set_timeout(cudamem_channel channel,
+                                           double seconds);
+
+/**
+ * Gives the socket, valid until the channel is destroyed: to wait for a message together with other things (poll), or to be
+ * inherited by a child (dup2). Do not read or write it. A message that cudamem_channel_receive_bytes had no room for has left
+ * it.
+ */
+cudamem_status cudamem_channel_get_socket(cudamem_channel channel,
+                                          int32_t *socket);
+
+/**
+ * Sends an export, which stays the program's: cudamem_channel_receive gets it.
+ *
+ * Errors: CUDAMEM_ERROR_CLOSED if the other process is gone; CUDAMEM_ERROR_TIMED_OUT if it does not take it in time;
+ * CUDAMEM_ERROR_CHANNEL if an earlier call failed in the middle of a message.
+ */
+cudamem_status cudamem_channel_send(cudamem_channel channel, cudamem_export exported);
+
+/**
+ * Receives an export; cudamem_export_get_info tells what it is, and so which import takes it.
+ *
+ * Errors: as cudamem_channel_send; CUDAMEM_ERROR_DESCRIPTOR if what comes is no export, CUDAMEM_ERROR_CHANNEL if it comes with
+ * other files, or is longer than messages are.
+ */
+cudamem_status cudamem_channel_receive(cudamem_channel channel,
+                                       cudamem_export *exported);
+
+/**
+ * Sends a message of size bytes, CUDAMEM_MESSAGE_SIZE at most: cudamem_channel_receive_bytes gets it.
+ *
+ * Errors: as cudamem_channel_send; CUDAMEM_ERROR_CHANNEL if it is longer.
+ */
+cudamem_status cudamem_channel_send_bytes(cudamem_channel channel, const void *source, size_t size);
+
+/**
+ * Receives a message into as many bytes as capacity says, and gives its size. A message that is longer stays: the call fails,
+ * says how long it is, and the next one gets it. CUDAMEM_MESSAGE_SIZE bytes are room for every message.
+ *
+ * Errors: as cudamem_channel_receive; CUDAMEM_ERROR_OUT_OF_RANGE if the message is longer than capacity.
+ */
+cudamem_status cudamem_channel_receive_bytes(cudamem_channel channel,
+                                             void *destination,
+                                             size_t capacity,
+                                             size_t *size);
+
+/**
+ * Ends the connection, for both ends and for all who have duplicates of their sockets: who waits in a call, and who calls
+ * later, gets CUDAMEM_ERROR_CLOSED when what was sent before is received. To destroy a channel does not do that: others may
+ * have the socket too.
+ */
+cudamem_status cudamem_channel_shut_down(cudamem_channel channel);
+
+/**
+ * Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is
+ * allowed.
+ */
+cudamem_status cudamem_channel_destroy(cudamem_channel channel);
+
+/**
+ * Listens for connections at a path, where nothing may be yet. Who may connect, the permissions of the file and of its folder
+ * say. The file is removed when the listener is destroyed.
+ *
+ * Errors: CUDAMEM_ERROR_SYSTEM if there is a file already, or the folder's permissions forbid it.
+ */
+cudamem_status cudamem_listener_create(const char *path,
+                                       cudamem_listener *listener);
+
+/**
+ * Waits for a connection, in turns with other threads: seconds at most; INFINITY is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if nobody connects in time.
+ */
+cudamem_status cudamem_listener_accept(cudamem_listener listener, double seconds, cudamem_channel *channel);
+
+/** Destroys a listener, and removes its file. Channels that it accepted go on. The null handle is allowed. */
+cudamem_status cudamem_listener_destroy(cudamem_listener listener);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,7 @@
 #ifndef CUDAMEM_HPP
 #define CUDAMEM_HPP
 
+#include "cudamem/adaptor.hpp"
 #include "cudamem/allocator.hpp"
 #include "cudamem/buffer.hpp"
 #include "cudamem/context.hpp"
@@ -32,10 +33,13 @@
 #include "cudamem/event.hpp"
 #include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
+#include "cudamem/memory.hpp"
 #include "cudamem/memory_resource.hpp"
 #include "cudamem/object.hpp"
 #include "cudamem/pool.hpp"
 #include "cudamem/resource.hpp"
+#include "cudamem/sharing.hpp"
+#include "cudamem/signal.hpp"
 #include "cudamem/stream.hpp"
 #include "cudamem/values.hpp"
 

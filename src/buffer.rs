@@ -8,6 +8,7 @@
 //! are done; others do not.
 
 use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, handle_type, invalid, object, out, range, run};
+use crate::engine_work::cudamem_piece;
 use crate::handle::{Kind, Use};
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
@@ -16,8 +17,9 @@ use crate::resource::access_flags;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
-use cuda_mem::copy::CopyEngine;
+use cuda_mem::buffer::{Access, CopyBatch, Piece};
 use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
 use cuda_mem::{Buffer, Error, SharedBuffer};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -27,9 +29,10 @@ pub struct Memory(RwLock<Content>);
 
 /// An exclusive buffer until it is sliced: it needs no count, which an allocation would pay for.
 #[derive(Debug)]
-enum Content {
+pub(crate) enum Content {
     Exclusive(Buffer<u8, Any>),
     Shared(SharedBuffer<u8, Any>),
+    Growable(Box<GrowableBuffer<u8, Any>>),
 }
 
 handle_type!(cudamem_buffer: Memory, Kind::Buffer);
@@ -40,21 +43,90 @@ macro_rules! with {
         match $content {
             Content::Exclusive($buffer) => $body,
             Content::Shared($buffer) => $body,
+            Content::Growable($buffer) => $body,
         }
     };
 }
 
+/// As `with`, for what wants a buffer and nothing that stands for one.
+macro_rules! with_engine {
+    ($content:expr, $buffer:ident => $body:expr) => {
+        $crate::buffer::with_engine!(as_buffer, $content, $buffer => $body)
+    };
+    ($as_buffer:ident, $content:expr, $buffer:ident => $body:expr) => {
+        match $content {
+            $crate::buffer::Content::Exclusive($buffer) => $body.map_err($crate::call::Failure::from),
+            $crate::buffer::Content::Shared($buffer) => $body.map_err($crate::call::Failure::from),
+            $crate::buffer::Content::Growable(growable) => {
+                let $buffer = $crate::buffer::$as_buffer(growable);
+                $body.map_err($crate::call::Failure::from)
+            }
+        }
+    };
+}
+pub(crate) use with_engine;
+
+/// As `with_engine`, for what changes the buffer.
+macro_rules! with_engine_mut {
+    ($content:expr, $buffer:ident => $body:expr) => {
+        $crate::buffer::with_engine!(as_buffer_mut, $content, $buffer => $body)
+    };
+}
+pub(crate) use with_engine_mut;
+
+pub(crate) fn as_buffer(growable: &GrowableBuffer<u8, Any>) -> &Buffer<u8, Any> {
+    growable
+}
+
+pub(crate) fn as_buffer_mut(growable: &mut GrowableBuffer<u8, Any>) -> &mut Buffer<u8, Any> {
+    growable
+}
+
 impl Memory {
     #[inline]
-    fn new(buffer: Buffer<u8, Any>) -> Self {
+    pub(crate) fn new(buffer: Buffer<u8, Any>) -> Self {
         Self(RwLock::new(Content::Exclusive(buffer)))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Content> {
+    /// Memory that others use too.
+    pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Shared(buffer)))
+    }
+
+    /// A buffer of no bytes that can grow.
+    pub(crate) fn growable(
+        memory: &VirtualMemory<Any>,
+        capacity: usize,
+        stream: &cuda_mem::Stream,
+    ) -> cuda_mem::Result<Self> {
+        let growable = GrowableBuffer::with_capacity(memory, capacity, stream)?;
+        Ok(Self(RwLock::new(Content::Growable(Box::new(growable)))))
+    }
+
+    /// Does something with a buffer that can grow.
+    pub(crate) fn with_growable<R>(
+        &self,
+        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
+    ) -> Outcome<R> {
+        match &mut *self.write() {
+            Content::Growable(growable) => Ok(work(growable)?),
+            _ => {
+                let rule = "it has to be made by cudamem_buffer_create_growable, and not be sliced";
+                Err(invalid("buffer", "a buffer that does not grow", rule))
+            }
+        }
+    }
+
+    /// Whether the driver moves the memory between device and host.
+    pub(crate) fn is_managed(&self) -> bool {
+        with!(&*self.read(), buffer => buffer.accessibility().managed)
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Content> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,25 +135,28 @@ impl Memory {
     }
 
     /// A value of its own for a range of the memory; from now on the memory is shared.
-    fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
+    pub(crate) fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
         let mut content = self.write();
         let length = with!(&*content, buffer => buffer.len());
         let range = range(offset, size, length)?;
-        if let Content::Exclusive(buffer) = &mut *content {
+        if !matches!(*content, Content::Shared(_)) {
             // Nothing between here and the assignment fails: dividing at the end never does, and leaves an empty part.
-            let stand_in = empty(buffer)?;
-            let buffer = core::mem::replace(buffer, stand_in);
-            *content = Content::Shared(buffer.into_shared());
+            let stand_in = Content::Exclusive(with!(&*content, buffer => empty(buffer))?);
+            *content = Content::Shared(match core::mem::replace(&mut *content, stand_in) {
+                Content::Exclusive(buffer) => buffer.into_shared(),
+                Content::Growable(growable) => growable.into_buffer().into_shared(),
+                Content::Shared(shared) => shared,
+            });
         }
         match &*content {
             Content::Shared(shared) => Ok(shared.slice(range)?),
-            Content::Exclusive(_) => unreachable!("shared above"),
+            Content::Exclusive(_) | Content::Growable(_) => unreachable!("shared above"),
         }
     }
 }
 
 /// A buffer of no bytes.
-fn empty(like: &Buffer<u8, Any>) -> Outcome<Buffer<u8, Any>> {
+fn empty<A: Access>(like: &Buffer<u8, Any, A>) -> Outcome<Buffer<u8, Any>> {
     // SAFETY: no bytes are no memory.
     Ok(unsafe { Buffer::from_raw(0, 0, like.stream()) }?)
 }
@@ -110,11 +185,22 @@ pub extern "C" fn cudamem_buffer_allocate(
 pub type cudamem_release_callback = Option<extern "C" fn(user: *mut c_void)>;
 
 /// Calls the program when the last use of its memory has ended.
-struct Owner {
+pub(crate) struct Owner {
     release: extern "C" fn(*mut c_void),
     user: *mut c_void,
     /// Whether the program was told that the memory is in use.
     armed: AtomicBool,
+}
+
+impl Owner {
+    pub(crate) fn new(release: extern "C" fn(*mut c_void), user: *mut c_void) -> Arc<Self> {
+        Arc::new(Self { release, user, armed: AtomicBool::new(false) })
+    }
+
+    /// The call that hands the memory over has worked: its end is told from now on.
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::Release);
+    }
 }
 
 // SAFETY: the header asks for a function that may be called, with what was given, on any thread.
@@ -153,11 +239,11 @@ pub unsafe extern "C" fn cudamem_buffer_borrow(
             buffer.write(call::new_handle(Memory::new(borrowed))?);
             return Ok(());
         };
-        let owner = Arc::new(Owner { release, user, armed: AtomicBool::new(false) });
+        let owner = Owner::new(release, user);
         // SAFETY: as above, until the owner ends.
         let owned = unsafe { Buffer::from_raw_with_owner(pointer, size, owner.clone(), &stream) }?;
         buffer.write(call::new_handle(Memory::new(owned))?);
-        owner.armed.store(true, Ordering::Release);
+        owner.arm();
         Ok(())
     })
 }
@@ -174,7 +260,7 @@ pub extern "C" fn cudamem_buffer_slice(
     run("cudamem_buffer_slice", || {
         let slice = out("slice", slice)?;
         let part = object("buffer", buffer)?.slice(offset, size)?;
-        slice.write(call::new_handle(Memory(RwLock::new(Content::Shared(part))))?);
+        slice.write(call::new_handle(Memory::shared(part))?);
         Ok(())
     })
 }
@@ -434,12 +520,24 @@ fn on_host_range(
     }
 }
 
-pub(crate) fn engine_write(engine: &CopyEngine, memory: &Memory, offset: usize, source: &[u8]) -> Outcome {
-    Ok(with!(&mut *memory.write(), buffer => engine.write(buffer, offset, source))?)
-}
-
-pub(crate) fn engine_read(engine: &CopyEngine, memory: &Memory, offset: usize, destination: &mut [u8]) -> Outcome {
-    Ok(with!(&*memory.read(), buffer => engine.read(buffer, offset, destination))?)
+/// Copies pieces of one buffer to places of another in order of a stream.
+pub(crate) fn copy_pieces(
+    buffer: cudamem_buffer,
+    source: cudamem_buffer,
+    pieces: &[cudamem_piece],
+    stream: cudamem_stream,
+) -> Outcome {
+    if buffer == source {
+        return Err(invalid("source", "the destination too", "pieces are copied between two buffers"));
+    }
+    let (memory, source_memory, stream) =
+        (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
+    let pieces: Vec<Piece> =
+        pieces.iter().map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size }).collect();
+    let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
+    let mut batch = CopyBatch::new(&stream);
+    with_engine_mut!(&mut *to, to => with_engine!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;
+    Ok(batch.submit()?)
 }
 
 /// Destroys the handle, and frees the memory in order of the home stream if no other part of it is left. The null handle is
@@ -468,6 +566,8 @@ fn close(memory: &mut Memory) -> cuda_mem::Result<()> {
     match memory.get_mut() {
         // SAFETY: it is dropped after this, or stays as it was.
         Content::Exclusive(buffer) => unsafe { buffer.close_in_place() },
+        // SAFETY: as above.
+        Content::Growable(growable) => unsafe { growable.close_in_place() },
         // The last part frees.
         Content::Shared(_) => Ok(()),
     }

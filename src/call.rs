@@ -23,6 +23,8 @@ pub enum Failure {
     Handle { argument: &'static str, wanted: handle::Kind, value: u64, refusal: Refusal },
     /// There are no handles left.
     NoHandles(handle::Kind),
+    /// A function of the program's gave up.
+    GivenUp { argument: &'static str, status: cudamem_status },
     /// An argument of this interface cannot be.
     Argument { argument: &'static str, value: String, rule: String },
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Failure {
                     Refusal::Unknown => write!(f, "{argument} ({value:#x}) is no handle that this library made"),
                 }
             }
+            Failure::GivenUp { argument, status } => write!(f, "{argument} gave up with status {status}"),
             Failure::NoHandles(kind) => write!(f, "no handles are left for {}: destroy some", kind.name()),
             Failure::Argument { argument, value, rule } => write!(f, "{argument} is {value}, but {rule}"),
         }
@@ -233,6 +236,7 @@ fn fail(call: &'static str, failure: Failure) -> cudamem_status {
         Failure::Library(error) => (status_of(error), error.driver_code().map_or(0, |code| code.0 as i32)),
         Failure::Handle { .. } => (CUDAMEM_ERROR_INVALID_HANDLE, 0),
         Failure::NoHandles(_) => (CUDAMEM_ERROR_OUT_OF_MEMORY, 0),
+        Failure::GivenUp { status, .. } => (*status, 0),
         Failure::Argument { .. } => (CUDAMEM_ERROR_INVALID_ARGUMENT, 0),
     };
     report(call, status, driver_code, &failure.to_string())

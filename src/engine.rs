@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
         // SAFETY: the header's rule for bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::engine_write(&engine, &memory, offset, source)
+        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write(buffer, offset, source))
     })
 }
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
         // SAFETY: the header's rule for bytes.
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::engine_read(&engine, &memory, offset, destination)
+        buffer::with_engine!(&*memory.read(), buffer => engine.read(buffer, offset, destination))
     })
 }
 

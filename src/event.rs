@@ -2,7 +2,7 @@
 //!
 //! An event is a point in a stream that others can wait for.
 
-use crate::call::{self, Out, destroy, drop_object, handle_type, object, out, run};
+use crate::call::{self, Out, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_event;
@@ -16,7 +16,10 @@ handle_type!(cudamem_event: Event, Kind::Event);
 /// A flag of cudamem_event_create: the event has time stamps.
 pub const CUDAMEM_EVENT_TIMING: u32 = 1;
 
-/// Makes an event. flags is 0 or CUDAMEM_EVENT_TIMING.
+/// A flag of cudamem_event_create: other processes may import the event. It has no time stamps.
+pub const CUDAMEM_EVENT_SHAREABLE: u32 = 2;
+
+/// Makes an event. flags is 0, CUDAMEM_EVENT_TIMING or CUDAMEM_EVENT_SHAREABLE.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_create(
     context: cudamem_context,
@@ -25,10 +28,16 @@ pub extern "C" fn cudamem_event_create(
 ) -> cudamem_status {
     run("cudamem_event_create", || {
         let event = out("event", event)?;
-        call::check_flags("flags", flags, CUDAMEM_EVENT_TIMING)?;
+        call::check_flags("flags", flags, CUDAMEM_EVENT_TIMING | CUDAMEM_EVENT_SHAREABLE)?;
         let context = object("context", context)?;
-        let made =
-            if flags & CUDAMEM_EVENT_TIMING != 0 { Event::with_timing(&context)? } else { Event::new(&context)? };
+        let made = match flags {
+            0 => Event::new(&context)?,
+            CUDAMEM_EVENT_TIMING => Event::with_timing(&context)?,
+            CUDAMEM_EVENT_SHAREABLE => Event::exportable(&context)?,
+            _ => {
+                return Err(invalid("flags", format!("{flags:#x}"), "events of several processes have no time stamps"));
+            }
+        };
         event.write(call::new_handle(made)?);
         Ok(())
     })

@@ -69,3 +69,91 @@ pub struct cudamem_engine {
     /// 0 for the null handle.
     pub id: u64,
 }
+
+/// The memory of signals.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_signals {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A word that CPU, streams and kernels write and wait for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_flag {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A word that only grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_counter {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// The CPU's end of a ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_ring {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A read of a copy engine that is under way.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_pending_read {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// Work of a stream that was recorded.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_graph {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A graph that is ready for launches.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_executable {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// Physical memory: bytes without an address.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_physical {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// What goes from one process to another.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_export {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A connection to another process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_channel {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// Takes connections of other processes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_listener {
+    /// 0 for the null handle.
+    pub id: u64,
+}

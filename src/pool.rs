@@ -90,16 +90,20 @@ impl OutOfMemory {
     }
 }
 
+pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
+    match reuse {
+        CUDAMEM_REUSE_WAIT => Ok(Reuse::Wait),
+        CUDAMEM_REUSE_WHEN_PASSED => Ok(Reuse::WhenPassed),
+        CUDAMEM_REUSE_SAME_STREAM_ONLY => Ok(Reuse::SameStreamOnly),
+        other => Err(invalid("options.reuse", other.to_string(), "it is one of CUDAMEM_REUSE_...")),
+    }
+}
+
 impl cudamem_pool_options {
     fn settings(&self) -> Outcome<PoolSettings> {
         call::check_flags("options.flags", self.flags, CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED)?;
         let mut settings = PoolSettings::default();
-        settings.reuse = match self.reuse {
-            CUDAMEM_REUSE_WAIT => Reuse::Wait,
-            CUDAMEM_REUSE_WHEN_PASSED => Reuse::WhenPassed,
-            CUDAMEM_REUSE_SAME_STREAM_ONLY => Reuse::SameStreamOnly,
-            other => return Err(invalid("options.reuse", other.to_string(), "it is one of CUDAMEM_REUSE_...")),
-        };
+        settings.reuse = reuse(self.reuse)?;
         for (field, value, place) in [
             ("options.initial", self.initial, &mut settings.initial),
             ("options.smallest_growth", self.smallest_growth, &mut settings.smallest_growth),

@@ -7,9 +7,11 @@
 use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, options, out, run,
 };
+use crate::device::device;
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
+use crate::made::{Made, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::mapped::CoherenceWish;
@@ -42,6 +44,13 @@ pub enum Resource {
     },
     /// A pool of ours.
     Pool(Pool<Any>),
+    /// One that can do something else.
+    Made {
+        /// As buffers hold it.
+        shared: SharedResource,
+        /// As it was made.
+        made: Made,
+    },
 }
 
 /// A pool of the driver's, of any kind.
@@ -61,9 +70,10 @@ impl Resource {
     /// The resource, for what holds it.
     pub(crate) fn share(&self) -> SharedResource {
         match self {
-            Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
-                shared.clone()
-            }
+            Resource::Plain(shared)
+            | Resource::Mapped { shared, .. }
+            | Resource::Driver { shared, .. }
+            | Resource::Made { shared, .. } => shared.clone(),
             Resource::Pool(pool) => pool.share(),
         }
     }
@@ -75,14 +85,18 @@ impl Resource {
         unsafe {
             match self {
                 Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
-                Resource::Plain(shared) | Resource::Mapped { shared, .. } | Resource::Driver { shared, .. } => {
-                    Buffer::uninit_assumed(shared, size, stream)
-                }
+                Resource::Plain(shared)
+                | Resource::Mapped { shared, .. }
+                | Resource::Driver { shared, .. }
+                | Resource::Made { shared, .. } => Buffer::uninit_assumed(shared, size, stream),
             }
         }
     }
 
-    fn driver<K: MemoryKind>(pool: DriverPool<K>, wrap: impl FnOnce(DriverPool<K>) -> AnyDriverPool) -> Self {
+    pub(crate) fn driver<K: MemoryKind>(
+        pool: DriverPool<K>,
+        wrap: impl FnOnce(DriverPool<K>) -> AnyDriverPool,
+    ) -> Self {
         Resource::Driver { shared: pool.share(), pool: wrap(pool) }
     }
 }
@@ -95,8 +109,7 @@ pub extern "C" fn cudamem_resource_create_device(
 ) -> cudamem_status {
     run("cudamem_resource_create_device", || {
         let resource = out("resource", resource)?;
-        let made = DeviceMemory::new(&*object("context", context)?).share();
-        resource.write(call::new_handle(Resource::Plain(made))?);
+        resource.write(new_resource(DeviceMemory::new(&*object("context", context)?))?);
         Ok(())
     })
 }
@@ -190,6 +203,9 @@ pub const CUDAMEM_MEMORY_MANAGED: i32 = 2;
 
 /// A flag of cudamem_driver_pool_options: other processes may import the pool.
 pub const CUDAMEM_DRIVER_POOL_SHAREABLE: u32 = 1;
+/// A flag of cudamem_driver_pool_options: a pool of page-locked memory lies on the host's NUMA node numa_node. Of host memory,
+/// other processes import no other.
+pub const CUDAMEM_DRIVER_POOL_ON_NUMA_NODE: u32 = 2;
 
 /// How a pool of the driver's is made. Zeros are the defaults.
 #[repr(C)]
@@ -205,9 +221,13 @@ pub struct cudamem_driver_pool_options {
     pub max_size: u64,
     /// How much unused memory the pool keeps when a stream is waited for, in bytes. 0 for all of it.
     pub release_threshold: u64,
+    /// The host's NUMA node, with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE; else 0.
+    pub numa_node: i32,
+    /// 0.
+    pub reserved: u32,
 }
 
-// SAFETY: 8 + 4 + 4 + 8 + 8 bytes of numbers.
+// SAFETY: 8 + 4 + 4 + 8 + 8 + 4 + 4 bytes of numbers.
 unsafe impl Options for cudamem_driver_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
@@ -226,7 +246,9 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         let resource = out("resource", resource)?;
         // SAFETY: the header's rule for options.
         let chosen = unsafe { self::options("options", options) }?;
-        call::check_flags("options.flags", chosen.flags, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
+        let known = CUDAMEM_DRIVER_POOL_SHAREABLE | CUDAMEM_DRIVER_POOL_ON_NUMA_NODE;
+        call::check_flags("options.flags", chosen.flags, known)?;
+        check_numa_node(&chosen)?;
         let size = |argument, bytes: u64| {
             usize::try_from(bytes).map_err(|_| invalid(argument, bytes.to_string(), "no memory is as large as that"))
         };
@@ -241,6 +263,10 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         let context = object("context", context)?;
         let made = match chosen.memory {
             CUDAMEM_MEMORY_DEVICE => Resource::driver(DevicePool::new(&context, &settings)?, AnyDriverPool::Device),
+            CUDAMEM_MEMORY_PINNED if chosen.flags & CUDAMEM_DRIVER_POOL_ON_NUMA_NODE != 0 => {
+                let pool = PinnedPool::on_numa_node(&context, chosen.numa_node, &settings)?;
+                Resource::driver(pool, AnyDriverPool::Pinned)
+            }
             CUDAMEM_MEMORY_PINNED => Resource::driver(PinnedPool::new(&context, &settings)?, AnyDriverPool::Pinned),
             CUDAMEM_MEMORY_MANAGED => Resource::driver(ManagedPool::new(&context, &settings)?, AnyDriverPool::Managed),
             other => return Err(invalid("options.memory", other.to_string(), "it is one of CUDAMEM_MEMORY_...")),
@@ -248,6 +274,23 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         resource.write(call::new_handle(made)?);
         Ok(())
     })
+}
+
+/// A node without its flag, or the flag for memory of no node, is a mistake.
+fn check_numa_node(options: &cudamem_driver_pool_options) -> Outcome {
+    let on_node = options.flags & CUDAMEM_DRIVER_POOL_ON_NUMA_NODE != 0;
+    if on_node && options.memory != CUDAMEM_MEMORY_PINNED {
+        let rule = "CUDAMEM_DRIVER_POOL_ON_NUMA_NODE is for CUDAMEM_MEMORY_PINNED";
+        return Err(invalid("options.memory", options.memory.to_string(), rule));
+    }
+    if !on_node && options.numa_node != 0 {
+        let rule = "it is used with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE only";
+        return Err(invalid("options.numa_node", options.numa_node.to_string(), rule));
+    }
+    match options.reserved {
+        0 => Ok(()),
+        other => Err(invalid("options.reserved", other.to_string(), "it is 0")),
+    }
 }
 
 /// Opens the pool that the context's device allocates from at present (cuDeviceGetMemPool). It belongs to the whole process.
@@ -361,6 +404,28 @@ pub extern "C" fn cudamem_resource_trim_driver_pool(resource: cudamem_resource, 
     run("cudamem_resource_trim_driver_pool", || {
         let resource = object("resource", resource)?;
         Ok(with_driver_pool!(resource, pool => pool.trim_to(keep))?)
+    })
+}
+
+/// Lets another device use the memory of a pool of the driver's (cuMemPoolSetAccess): all of it, also what is allocated
+/// already.
+///
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no path between the devices; CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
+/// no pool of the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_allow_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
+    run("cudamem_resource_allow_access", || {
+        let (resource, device) = (object("resource", resource)?, device(ordinal)?);
+        Ok(with_driver_pool!(resource, pool => pool.allow_access(&device))?)
+    })
+}
+
+/// Takes back what cudamem_resource_allow_access gave. Work of that device with the memory must have ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_deny_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
+    run("cudamem_resource_deny_access", || {
+        let (resource, device) = (object("resource", resource)?, device(ordinal)?);
+        Ok(with_driver_pool!(resource, pool => pool.deny_access(&device))?)
     })
 }
 

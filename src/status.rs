@@ -6,6 +6,8 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::ipc::ChannelError;
+use cuda_mem::signal::SignalError;
 
 /// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
 pub type cudamem_status = i32;
@@ -38,9 +40,19 @@ pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
 pub const CUDAMEM_ERROR_FORKED: cudamem_status = 12;
 /// The operating system refused a call.
 pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
+/// What was waited for did not come, or did not go, in time.
+pub const CUDAMEM_ERROR_TIMED_OUT: cudamem_status = 14;
+/// Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where.
+pub const CUDAMEM_ERROR_DAMAGED: cudamem_status = 15;
+/// The other process has closed the channel, or is gone.
+pub const CUDAMEM_ERROR_CLOSED: cudamem_status = 16;
+/// A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one.
+pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 17;
+/// What another process sent is no export, was cut off, changed or forged, or is of another kind, device or pool.
+pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
 
 /// One row for each status, in the order of the numbers.
-const NAMES: [&CStr; 14] = [
+const NAMES: [&CStr; 19] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -55,6 +67,11 @@ const NAMES: [&CStr; 14] = [
     c"CUDAMEM_ERROR_INVALID_HANDLE",
     c"CUDAMEM_ERROR_FORKED",
     c"CUDAMEM_ERROR_SYSTEM",
+    c"CUDAMEM_ERROR_TIMED_OUT",
+    c"CUDAMEM_ERROR_DAMAGED",
+    c"CUDAMEM_ERROR_CLOSED",
+    c"CUDAMEM_ERROR_CHANNEL",
+    c"CUDAMEM_ERROR_DESCRIPTOR",
 ];
 
 /// The status of an error of cuda-mem.
@@ -70,6 +87,12 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
+        Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Channel(ChannelError::Closed { .. } | ChannelError::Cut { .. }) => CUDAMEM_ERROR_CLOSED,
+        Error::Channel(_) => CUDAMEM_ERROR_CHANNEL,
+        Error::Descriptor(_) => CUDAMEM_ERROR_DESCRIPTOR,
         // A later variant of cuda-mem that this release does not know is something it does not offer.
         _ => CUDAMEM_ERROR_UNSUPPORTED,
     }
@@ -105,6 +128,7 @@ pub extern "C" fn cudamem_last_driver_code() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuda_mem::ipc::DescriptorError;
 
     #[test]
     fn every_status_has_a_name_and_unknown_ones_say_so() {
@@ -115,7 +139,8 @@ mod tests {
         assert_eq!(name(CUDAMEM_SUCCESS), "CUDAMEM_SUCCESS");
         assert_eq!(name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC");
         assert_eq!(name(CUDAMEM_ERROR_SYSTEM), "CUDAMEM_ERROR_SYSTEM");
-        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_SYSTEM);
+        assert_eq!(name(CUDAMEM_ERROR_DESCRIPTOR), "CUDAMEM_ERROR_DESCRIPTOR");
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_DESCRIPTOR);
         assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
     }
 
@@ -126,6 +151,12 @@ mod tests {
         let range = Error::OutOfRange { call: "t", offset: 1, length: 2, size: 3 };
         assert_eq!(status_of(&range), CUDAMEM_ERROR_OUT_OF_RANGE);
         assert_eq!(status_of(&Error::Forked { call: "t", loaded_by: 1, process: 2 }), CUDAMEM_ERROR_FORKED);
+        let closed = |error: ChannelError| status_of(&error.into());
+        assert_eq!(closed(ChannelError::Closed { call: "t" }), CUDAMEM_ERROR_CLOSED);
+        assert_eq!(closed(ChannelError::Cut { call: "t", received: 1, expected: 2 }), CUDAMEM_ERROR_CLOSED);
+        assert_eq!(closed(ChannelError::TimedOut { call: "t", limit: Default::default() }), CUDAMEM_ERROR_TIMED_OUT);
+        assert_eq!(closed(ChannelError::Broken { call: "t" }), CUDAMEM_ERROR_CHANNEL);
+        assert_eq!(status_of(&DescriptorError::Forged { call: "t" }.into()), CUDAMEM_ERROR_DESCRIPTOR);
         assert_eq!(status_of(&Error::ImportedPool { call: "t" }), CUDAMEM_ERROR_UNSUPPORTED);
     }
 }

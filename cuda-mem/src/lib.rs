@@ -168,6 +168,8 @@ const _: () = {
     crosses_threads::<signal::Counter<u64>>();
     crosses_threads::<signal::DeviceCounter<u64>>();
     crosses_threads::<signal::Producer<u64>>();
+    crosses_threads::<signal::ByteProducer>();
+    crosses_threads::<signal::ByteConsumer>();
     crosses_threads::<signal::Consumer<u64>>();
     crosses_threads::<signal::SignalKernels>();
     const fn moves_between_threads<T: Send>() {}

@@ -69,8 +69,13 @@ impl Library {
         let named = std::env::var_os("CUDA_MEM_LIBCUDA").filter(|name| !name.is_empty() && name != "softgpu");
         let system = cuda_mem::Driver::load().is_ok_and(|driver| &*driver.provider().library != "softgpu");
         if named.is_none() && !system {
-            command.env("CUDA_MEM_LIBCUDA", &self.softgpu).env("CUDA_MEM_LIBVKGDR", &self.softgpu);
+            self.choose_software(command);
         }
+    }
+
+    /// Lets a program run over the software GPU.
+    pub fn choose_software(&self, command: &mut Command) {
+        command.env("CUDA_MEM_LIBCUDA", &self.softgpu).env("CUDA_MEM_LIBVKGDR", &self.softgpu);
     }
 }
 

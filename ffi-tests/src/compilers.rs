@@ -1,4 +1,4 @@
-//! Compilers of C and C++ for tests of headers.
+//! Compilers of C and C++, and other tools, for tests of headers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Whether a compiler is there; if not, says so.
+/// Whether a compiler, or another tool, is there; if not, says so.
 ///
 /// # Panics
 ///
@@ -24,9 +24,9 @@ pub fn is_there(compiler: &str) -> bool {
     if !there {
         assert!(
             std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
-            "{compiler} is missing: apt-get install gcc g++ clang cmake pkg-config"
+            "{compiler} is missing: apt-get install gcc g++ clang cmake pkg-config valgrind"
         );
-        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang cmake pkg-config");
+        println!("skipped: {compiler} is missing: apt-get install gcc g++ clang cmake pkg-config valgrind");
     }
     there
 }

@@ -5,10 +5,13 @@
 
 pub mod c_calls;
 pub mod c_library;
+pub mod c_objects;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;
+pub mod interface;
 pub mod kernel;
+pub mod memory_cases;
 pub mod pool_workloads;
 pub mod suite;
 

@@ -1,5 +1,6 @@
 //! The suite over mapped memory: the same cases for every provider, coherence and size.
 
+use crate::interface::{Bytes, MappedBytes, MappedSource, Words, Wrong, refused};
 use crate::{Setup, pattern, same};
 use cuda_mem::mapped::{Coherence, CoherenceWish, MappedMemory, MappedResource};
 use cuda_mem::{Error, Stream};
@@ -14,17 +15,27 @@ pub const SIZES: [usize; 8] = [1, 63, 64, 65, 4096, 4097, 1 << 20, 64 << 20];
 /// A case of the suite: over memory of one size.
 pub type Case = fn(&Setup, &MappedResource, usize) -> Outcome;
 
-/// Every case and its name: what it holds.
-pub const CASES: [(&str, Case); 9] = [
-    ("cpu_stores_reach_the_device", cpu_stores_reach_the_device),
-    ("device_writes_reach_the_cpu", device_writes_reach_the_cpu),
+/// A case that holds for every interface.
+pub type SharedCase<S> = fn(&S, usize) -> Outcome;
+
+/// The cases that hold for every interface, and their names.
+pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 5] {
+    [
+        ("cpu_stores_reach_the_device", cpu_stores_reach_the_device),
+        ("device_writes_reach_the_cpu", device_writes_reach_the_cpu),
+        ("partial_writes_change_nothing_else", partial_writes_change_nothing_else),
+        ("words_are_volatile_and_in_order", words_are_volatile_and_in_order),
+        ("ranges_outside_are_refused", ranges_outside_are_refused),
+    ]
+}
+
+/// Every other case and its name: what it holds.
+pub const CASES: [(&str, Case); 5] = [
     ("guards_flush_and_invalidate", guards_flush_and_invalidate),
     ("a_guard_waits_for_device_work", a_guard_waits_for_device_work),
-    ("partial_writes_change_nothing_else", partial_writes_change_nothing_else),
     ("a_dirty_atom_survives_an_invalidate_beside_it", a_dirty_atom_survives_an_invalidate_beside_it),
     ("parts_share_ownership_and_no_atom", parts_share_ownership_and_no_atom),
-    ("words_are_volatile_and_in_order", words_are_volatile_and_in_order),
-    ("ranges_outside_are_refused", ranges_outside_are_refused),
+    ("guards_and_parts_outside_are_refused", guards_and_parts_outside_are_refused),
 ];
 
 /// The three wishes and their names.
@@ -48,28 +59,28 @@ fn places(size: usize, atom: usize) -> Vec<usize> {
     places
 }
 
-fn cpu_stores_reach_the_device(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn cpu_stores_reach_the_device<S: MappedSource>(resource: &S, size: usize) -> Outcome {
     let mut memory = resource.allocate(size)?;
     let mut seen = vec![0; size];
     for seed in [1, 2] {
         let bytes = pattern(size, seed);
-        memory.copy_from_slice(0, &bytes)?;
+        memory.write_bytes(0, &bytes)?;
         memory.device_read(0, &mut seen)?;
         same("the device", &seen, &bytes)?;
         seen.fill(0);
-        memory.copy_to_slice(0, &mut seen)?;
+        memory.read_bytes(0, &mut seen)?;
         same("the CPU", &seen, &bytes)?;
     }
     Ok(())
 }
 
-fn device_writes_reach_the_cpu(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn device_writes_reach_the_cpu<S: MappedSource>(resource: &S, size: usize) -> Outcome {
     let mut memory = resource.allocate(size)?;
     let mut seen = vec![0; size];
     for seed in [3, 4] {
         let bytes = pattern(size, seed);
         memory.device_write(0, &bytes)?;
-        memory.copy_to_slice(0, &mut seen)?;
+        memory.read_bytes(0, &mut seen)?;
         same("the CPU", &seen, &bytes)?;
     }
     Ok(())
@@ -118,17 +129,17 @@ fn assert_done(stream: &Stream) -> Outcome {
     if stream.is_done()? { Ok(()) } else { Err("the memory was freed before the work on it was done".into()) }
 }
 
-fn partial_writes_change_nothing_else(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn partial_writes_change_nothing_else<S: MappedSource>(resource: &S, size: usize) -> Outcome {
     let mut memory = resource.allocate(size)?;
     let mut model = pattern(size, 7);
     memory.device_write(0, &model)?;
-    let places = places(size, memory.coherence().atom());
+    let places = places(size, memory.atom());
     let mut seed = 0;
     for start in &places {
         for end in places.iter().filter(|end| **end >= *start && **end - *start <= 700) {
             seed += 1;
             let bytes = pattern(end - start, seed as u8);
-            memory.copy_from_slice(*start, &bytes)?;
+            memory.write_bytes(*start, &bytes)?;
             model[*start..*end].copy_from_slice(&bytes);
             // What the CPU sees of the range and of what surrounds it, and what the device does.
             let around = start.saturating_sub(300)..size.min(end + 300);
@@ -136,7 +147,7 @@ fn partial_writes_change_nothing_else(_: &Setup, resource: &MappedResource, size
             memory.device_read(around.start, &mut seen)?;
             same(&format!("the device around {start}..{end}"), &seen, &model[around.clone()])?;
             seen.fill(0);
-            memory.copy_to_slice(around.start, &mut seen)?;
+            memory.read_bytes(around.start, &mut seen)?;
             same(&format!("the CPU around {start}..{end}"), &seen, &model[around])?;
         }
     }
@@ -194,48 +205,56 @@ fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size:
     Ok(())
 }
 
-fn words_are_volatile_and_in_order(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
-    let memory = resource.allocate(size)?.into_shared();
+fn words_are_volatile_and_in_order<S: MappedSource>(resource: &S, size: usize) -> Outcome {
+    let mut memory = resource.allocate_shared(size)?;
     for offset in [0, 8, 64, size.saturating_sub(8) / 8 * 8] {
         if offset + 8 > size {
             continue;
         }
-        memory.cell::<u64>(offset)?.store(0x0123_4567_89ab_cdef)?;
-        let mut seen = [0u64];
+        memory.store_u64(offset, 0x0123_4567_89ab_cdef)?;
+        let mut seen = [0; 8];
         memory.device_read(offset, &mut seen)?;
-        if seen != [0x0123_4567_89ab_cdef] || memory.cell::<u64>(offset)?.load()? != seen[0] {
+        if u64::from_ne_bytes(seen) != 0x0123_4567_89ab_cdef || memory.load_u64(offset)? != u64::from_ne_bytes(seen) {
             return Err(format!("the word at {offset} is {seen:x?}").into());
         }
-        memory.device_write(offset, &[7u32])?;
-        if memory.cell::<u32>(offset)?.load()? != 7 {
+        memory.device_write(offset, &7u32.to_ne_bytes())?;
+        if memory.load_u32(offset)? != 7 {
             return Err(format!("the device's word at {offset} is not seen").into());
         }
-        if !matches!(memory.cell::<u32>(offset + 1), Err(Error::Misaligned { multiple: 4, .. })) {
-            return Err("a misaligned word was not refused".into());
-        }
+        refused("a misaligned word", memory.load_u32(offset + 1), Wrong::Alignment)?;
     }
-    memory.cell::<u8>(size - 1)?.store(0xa5)?;
-    match memory.cell::<u8>(size) {
-        Err(Error::OutOfRange { .. }) => Ok(()),
-        other => Err(format!("a word past the end: {other:?}").into()),
-    }
+    refused("a word past the end", memory.load_u64(size.next_multiple_of(8)), Wrong::Range)?;
+    Ok(())
 }
 
-fn ranges_outside_are_refused(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn ranges_outside_are_refused<S: MappedSource>(resource: &S, size: usize) -> Outcome {
+    let mut memory = resource.allocate(size)?;
+    let (bytes, mut room) = ([0u8; 2], [0u8; 2]);
+    for offset in [size - 1, size, size + 1, usize::MAX - 1, usize::MAX] {
+        refused("a write", memory.write_bytes(offset, &bytes), Wrong::Range)?;
+        refused("a read", memory.read_bytes(offset, &mut room), Wrong::Range)?;
+        refused("a device's read", memory.device_read(offset, &mut room), Wrong::Range)?;
+        refused("a device's write", memory.device_write(offset, &bytes), Wrong::Range)?;
+        refused("a flush", memory.flush_bytes(offset, 2), Wrong::Range)?;
+        refused("an invalidate", memory.invalidate_bytes(offset, 2), Wrong::Range)?;
+    }
+    // Empty ranges are fine up to the end itself, and not after it.
+    memory.write_bytes(size, &[])?;
+    memory.read_bytes(size, &mut [])?;
+    memory.flush_bytes(size, 0)?;
+    refused("a flush of an empty range past the end", memory.flush_bytes(size + 1, 0), Wrong::Range)?;
+    Ok(())
+}
+
+fn guards_and_parts_outside_are_refused(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
     let stream = Stream::new(&setup.context)?;
     let mut memory = resource.allocate(size)?;
     let refused = |what: &str, result: Result<(), Error>| match result {
         Err(Error::OutOfRange { .. }) => Ok(()),
         other => Err(format!("{what}: {other:?}")),
     };
-    let bytes = [0u8; 2];
-    let mut room = [0u8; 2];
     for offset in [size - 1, size, size + 1, usize::MAX - 1, usize::MAX] {
-        refused("copy_from_slice", memory.copy_from_slice(offset, &bytes))?;
-        refused("store_from_slice", memory.store_from_slice(offset, &bytes))?;
-        refused("copy_to_slice", memory.copy_to_slice(offset, &mut room))?;
-        refused("device_read", memory.device_read(offset, &mut room))?;
-        refused("device_write", memory.device_write(offset, &bytes))?;
+        refused("store_from_slice", memory.store_from_slice(offset, &[0u8; 2]))?;
         refused("read", memory.read(offset..=offset.saturating_add(1)).map(drop))?;
         refused("write", memory.write(offset..=offset.saturating_add(1)).map(drop))?;
         refused("flush", memory.flush(offset..=offset.saturating_add(1)))?;
@@ -243,12 +262,10 @@ fn ranges_outside_are_refused(setup: &Setup, resource: &MappedResource, size: us
         refused("device_fill", memory.device_fill(offset..=offset.saturating_add(1), 0, &stream))?;
         refused("mark_written", memory.mark_written(offset..=offset.saturating_add(1)))?;
     }
-    // Empty ranges are fine up to the end itself, and not after it.
-    memory.copy_from_slice::<u8>(size, &[])?;
-    memory.copy_to_slice::<u8>(size, &mut [])?;
-    memory.flush(size..)?;
     drop(memory.read(size..)?);
-    refused("flush of an empty range past the end", memory.flush(size + 1..size + 1))?;
+    let cells = resource.allocate(size)?.into_shared();
+    cells.cell::<u8>(size - 1)?.store(0xa5)?;
+    refused("a byte past the end", cells.cell::<u8>(size).map(drop))?;
     refused("split_at", memory.split_at(size + 1).map(drop))?;
     Ok(())
 }
@@ -258,17 +275,17 @@ fn ranges_outside_are_refused(setup: &Setup, resource: &MappedResource, size: us
 /// # Errors
 ///
 /// An impossible allocation was not refused with its own error.
-pub fn impossible_sizes_are_refused(resource: &MappedResource) -> Outcome {
-    match resource.allocate(0) {
-        Err(Error::InvalidArgument { argument: "size", .. }) => {}
-        other => return Err(format!("0 bytes: {other:?}").into()),
-    }
+pub fn impossible_sizes_are_refused<S: MappedSource>(resource: &S) -> Outcome {
+    refused("0 bytes", resource.allocate(0), Wrong::Argument)?;
     for size in [1_000_000_000_000_000, usize::MAX / 2 + 1, usize::MAX - 4095, usize::MAX] {
         match resource.allocate(size) {
-            Err(Error::OutOfMemory { requested, .. }) if requested == size => {}
+            Err(refusal) if refusal.wrong == Wrong::Memory => {}
             // A library may see beforehand that such a size cannot be.
-            Err(Error::Vkgdr { message, .. }) if size > usize::MAX / 2 => println!("{size} bytes: {message}"),
-            other => return Err(format!("{size} bytes: {other:?}").into()),
+            Err(refusal) if refusal.wrong == Wrong::Other && size > usize::MAX / 2 => {
+                println!("{size} bytes: {refusal}");
+            }
+            Err(refusal) => return Err(format!("{size} bytes: {refusal:?}").into()),
+            Ok(_) => return Err(format!("{size} bytes were allocated").into()),
         }
     }
     Ok(())

@@ -8,10 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 4] = ["main.c", "basics.c", "memory.c", "misuse.c"];
+const SOURCES: [&str; 10] = [
+    "main.c",
+    "basics.c",
+    "memory.c",
+    "misuse.c",
+    "kernels.c",
+    "signals.c",
+    "adaptors.c",
+    "sources.c",
+    "copies.c",
+    "sharing.c",
+];
+/// How many cases the sources have.
+const CASES: usize = 27;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
+}
+
+/// The kernels that cases of signals launch.
+fn signal_kernels() -> PathBuf {
+    root().join("cuda-mem/src/kernels/signal.ptx")
 }
 
 /// Builds the program with a compiler and a standard of C; gives its path.
@@ -37,6 +55,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
+        command.env("SIGNAL_PTX", signal_kernels());
         tolerate_known_leaks(&mut command, &folder());
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
@@ -52,12 +71,12 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
     for (compiler, standard) in [("gcc", "-std=c11"), ("clang", "-std=c17")] {
         if is_there(compiler) {
             let program = build(&format!("shared-{compiler}"), compiler, &[standard, "-g"], &shared);
-            assert_eq!(run_cases(&program, &library), 16);
+            assert_eq!(run_cases(&program, &library), CASES);
         }
     }
     if is_there("gcc") {
         let program = build("static-gcc", "gcc", &["-std=c11", "-g"], &library.link_static());
-        assert_eq!(run_cases(&program, &library), 16);
+        assert_eq!(run_cases(&program, &library), CASES);
     }
 }
 
@@ -71,5 +90,42 @@ fn no_case_does_what_the_sanitizers_know() {
     let link = library.link_shared();
     let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let program = build("sanitized", "gcc", &flags, &link);
-    assert_eq!(run_cases(&program, &library), 16);
+    assert_eq!(run_cases(&program, &library), CASES);
+}
+
+/// Libraries that were loaded stay loaded, and with them what describes them.
+const KNOWN_TO_STAY: &str = "\
+{
+   loaded libraries
+   Memcheck:Leak
+   match-leak-kinds: definite
+   ...
+   fun:*cuda_sys*load*open*
+}
+";
+
+/// All cases in one process, of which the library's debugging information is read once.
+#[test]
+fn no_case_does_what_valgrind_knows() {
+    if !is_there("gcc") || !is_there("valgrind") {
+        return;
+    }
+    let library = Library::build();
+    let link = library.link_shared();
+    // What valgrinds of today read of each compiler.
+    let program = build("valgrind", "gcc", &["-std=c11", "-gdwarf-4"], &link);
+    let known = folder().join("valgrind.supp");
+    std::fs::write(&known, KNOWN_TO_STAY).expect("the folder is writable");
+    let names = run(&mut Command::new(&program));
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=9", "--trace-children=yes", "--fair-sched=yes"])
+        .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+        .arg(format!("--suppressions={}", known.display()))
+        .arg(&program)
+        .args(names.lines())
+        .env("SIGNAL_PTX", signal_kernels());
+    // Of drivers of hardware valgrind knows too little.
+    library.choose_software(&mut command);
+    println!("{}", run(&mut command));
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The lines that matter of what an example prints.
-const PRINTED: [(&str, &[&str]); 3] = [
+const PRINTED: [(&str, &[&str]); 4] = [
     (
         "c/hello_mapped.c",
         &[
@@ -16,6 +16,14 @@ const PRINTED: [(&str, &[&str]); 3] = [
             "the device sees: Hello from the CPU",
             "the CPU sees:    Hello from the device",
             "flag 100000, ",
+        ],
+    ),
+    (
+        "c/share_vram.c",
+        &[
+            "child: the second half begins with 512, 513, 514",
+            "child: the parent's CPU wrote \"hello from the parent\"",
+            "parent: the child has changed its half, and wrote \"and hello from the child\"",
         ],
     ),
     ("cpp/hello_mapped.cpp", &["the device sees: 1 2 3 4", "the CPU sees:    42 42 42 42"]),
@@ -86,4 +94,34 @@ fn examples_in_c() {
 #[test]
 fn examples_in_cpp() {
     build_and_run("cpp", &[("g++", "-std=c++17"), ("clang++", "-std=c++20"), ("g++", "-std=c++23")]);
+}
+
+/// The kernels as PTX by clang, which needs no CUDA for that, and the host's part by a compiler of C++.
+#[test]
+fn an_example_in_cuda() {
+    if !is_there("clang++") || !is_there("g++") {
+        return;
+    }
+    let library = Library::build();
+    let source = root().join("examples/cuda/flag_and_ring.cu");
+    let ptx = folder().join("flag_and_ring.ptx");
+    let device = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-Wno-unknown-cuda-version"];
+    let architecture = ["--cuda-gpu-arch=sm_70", "-Xclang", "-target-feature", "-Xclang", "+ptx63"];
+    let include = format!("-I{}", root().join("include").display());
+    let mut command = Command::new("clang++");
+    command.args(device).args(architecture).args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", &include, "-S"]);
+    run(command.arg(&source).arg("-o").arg(&ptx));
+
+    let program = folder().join("flag_and_ring");
+    let mut command = Command::new("g++");
+    command.args(["-x", "c++", "-std=c++17"]).args(STRICT).arg(&include).arg(&source).args(["-x", "none"]);
+    run(command.arg("-o").arg(&program).args(library.link_shared()).args(["-lpthread", "-ldl"]));
+
+    let mut command = Command::new(&program);
+    library.choose_driver(&mut command);
+    let printed = run(command.arg(&ptx));
+    for line in ["flag: 2000 answers, ", "ring: 100000 items and back, ", "the kernel has closed its end: yes"] {
+        assert!(printed.lines().any(|one| one.starts_with(line)), "no {line:?} in {printed}");
+    }
+    says_what_is_missing(&program);
 }

@@ -7,9 +7,33 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 14] = [
-    "version", "status", "handles", "text", "library", "device", "context", "stream", "event", "resource", "pool",
-    "buffer", "mapped", "engine",
+const GROUPS: [&str; 26] = [
+    "version",
+    "status",
+    "handles",
+    "text",
+    "library",
+    "device",
+    "context",
+    "stream",
+    "event",
+    "resource",
+    "pool",
+    "buffer",
+    "mapped",
+    "engine",
+    "adaptor",
+    "small_pools",
+    "virtual_memory",
+    "host_memory",
+    "engine_options",
+    "engine_work",
+    "signal",
+    "counter",
+    "ring",
+    "graph",
+    "sharing",
+    "channel",
 ];
 
 const HEAD: &str = "\

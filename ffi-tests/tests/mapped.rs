@@ -1,7 +1,7 @@
 //! Runs the suite over mapped memory: one test for each wish of coherence, size and case.
 
 use cuda_mem::mapped::MappedResource;
-use ffi_tests::suite::{self, CASES, Outcome, SIZES, WISHES};
+use ffi_tests::suite::{self, CASES, Outcome, SIZES, WISHES, shared_cases};
 use ffi_tests::{Setup, softgpu_leaks};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
@@ -33,6 +33,11 @@ fn main() -> ExitCode {
             }
         };
         for size in SIZES {
+            for (case, run) in shared_cases::<MappedResource>() {
+                let (setup, resource) = (setup.clone(), resource.clone());
+                let test = move || outcome(&setup, run(&resource, size));
+                trials.push(Trial::test(format!("{name}::{case}::{size}"), test));
+            }
             for (case, run) in CASES {
                 let (setup, resource) = (setup.clone(), resource.clone());
                 let test = move || outcome(&setup, run(&setup, &resource, size));

@@ -84,6 +84,12 @@ public:
         return check(cudamem_buffer_copy(get(), offset, source.get(), source_offset, size));
     }
 
+    /// Copies pieces of another buffer in order of a stream, and in no order among each other.
+    result<void> copy_pieces(const buffer &source, span<const cudamem_piece> pieces, const stream &stream) const
+    {
+        return check(cudamem_buffer_copy_pieces(get(), source.get(), pieces.data(), pieces.size(), stream.get()));
+    }
+
     /// Fills with a value of 1, 2, 4, 8 or 16 bytes.
     template <typename Value> result<void> fill(std::size_t offset, std::size_t size, const Value &value) const
     {
@@ -102,6 +108,47 @@ public:
     result<void> invalidate(std::size_t offset = 0, std::size_t size = whole_size) const
     {
         return check(cudamem_buffer_invalidate(get(), offset, size));
+    }
+
+    /// Managed memory: `advice` is one of CUDAMEM_ADVICE_..., for CUDAMEM_LOCATION_... and its number.
+    result<void> advise(std::int32_t advice, std::int32_t location = CUDAMEM_LOCATION_DEVICE, std::int32_t number = 0,
+                        std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_advise(get(), offset, size, advice, location, number));
+    }
+
+    /// Managed memory: moves it to CUDAMEM_LOCATION_... and its number, in order of the home stream.
+    result<void> prefetch(std::int32_t location, std::int32_t number = 0, std::size_t offset = 0,
+                          std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_prefetch(get(), offset, size, location, number));
+    }
+
+    /// Managed memory: where all of it was last sent.
+    struct place {
+        bool known;
+        std::int32_t location;
+        std::int32_t number;
+    };
+
+    result<place> prefetched(std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        place last{};
+        const cudamem_status status =
+            cudamem_buffer_get_prefetched(get(), offset, size, &last.known, &last.location, &last.number);
+        return detail::give<place>(status, last);
+    }
+
+    /// Managed memory: whether all of it was advised to be mostly read.
+    result<bool> is_read_mostly(std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        return detail::get<bool>(cudamem_buffer_is_read_mostly, get(), offset, size);
+    }
+
+    /// Managed memory: its contents are not needed any more.
+    result<void> discard(std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_discard(get(), offset, size));
     }
 
     result<void> set_stream(const stream &stream) const { return check(cudamem_buffer_set_stream(get(), stream.get())); }

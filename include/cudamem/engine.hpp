@@ -9,12 +9,29 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
+/// A read that is under way. Where it ends without `wait`, nothing happens to its destination.
+class pending_read : public object<cudamem_pending_read, cudamem_pending_read_destroy> {
+public:
+    using object::object;
+
+    /// The destination holds the bytes then.
+    result<void> wait() const { return check(cudamem_pending_read_wait(get())); }
+    result<bool> is_done() const { return detail::get<bool>(cudamem_pending_read_is_done, get()); }
+};
+
 /// A copy engine.
 class engine : public object<cudamem_engine, cudamem_engine_destroy> {
 public:
     using object::object;
 
     static result<engine> create(const context &context) { return detail::make<engine>(cudamem_engine_create, context.get()); }
+
+    /// `options.size` is set here.
+    static result<engine> create(const context &context, cudamem_engine_options options)
+    {
+        options.size = sizeof options;
+        return detail::make<engine>(cudamem_engine_create_with, context.get(), &options);
+    }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
     explicit engine(const context &context) : engine(create(context)) {}
@@ -40,6 +57,46 @@ public:
         return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size));
     }
 
+    /// With what the program decides for this copy. `options.size` is set here.
+    result<void> write(const buffer &buffer, std::size_t offset, const void *source, std::size_t size,
+                       cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_write_buffer_with(get(), buffer.get(), offset, source, size, &options));
+    }
+
+    result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size,
+                       cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_write_mapped_with(get(), mapped.get(), offset, source, size, &options));
+    }
+
+    result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size,
+                      cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_read_buffer_with(get(), buffer.get(), offset, destination, size, &options));
+    }
+
+    result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size,
+                      cudamem_copy_options options) const
+    {
+        options.size = sizeof options;
+        return check(cudamem_engine_read_mapped_with(get(), mapped.get(), offset, destination, size, &options));
+    }
+
+    /// Returns when the bytes are in the device's memory.
+    result<void> write_complete(const buffer &buffer, std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_engine_write_buffer_complete(get(), buffer.get(), offset, source, size));
+    }
+
+    result<void> write_complete(const mapped &mapped, std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_engine_write_mapped_complete(get(), mapped.get(), offset, source, size));
+    }
+
     /// Writes the values of an array, a std::vector, a std::span, ... to a buffer or to mapped memory.
     template <typename Memory, typename Values>
     result<void> write(const Memory &memory, std::size_t offset, const Values &values) const
@@ -53,6 +110,45 @@ public:
     {
         return read(memory, offset, std::data(values), detail::size_in_bytes(values));
     }
+
+    /// In order of a stream. The source is free again at once.
+    result<void> write_on(const stream &stream, const buffer &buffer, std::size_t offset, const void *source,
+                          std::size_t size) const
+    {
+        return check(cudamem_engine_write_buffer_on(get(), stream.get(), buffer.get(), offset, source, size));
+    }
+
+    /// In order of a stream. The destination must stay, and be used by nothing else, until the read's `wait` or end.
+    result<pending_read> read_on(const stream &stream, const buffer &buffer, std::size_t offset, void *destination,
+                                 std::size_t size) const
+    {
+        return detail::make<pending_read>(cudamem_engine_read_buffer_on, get(), stream.get(), buffer.get(), offset, destination,
+                                          size);
+    }
+
+    /// Many writes in their order.
+    result<void> scatter(const buffer &buffer, span<const cudamem_scatter> writes) const
+    {
+        return check(cudamem_engine_scatter_to_buffer(get(), buffer.get(), writes.data(), writes.size()));
+    }
+
+    result<void> scatter(const mapped &mapped, span<const cudamem_scatter> writes) const
+    {
+        return check(cudamem_engine_scatter_to_mapped(get(), mapped.get(), writes.data(), writes.size()));
+    }
+
+    /// What ways are chosen by, as JSON.
+    result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
+    /// Measures the machine, and chooses by what was found.
+    result<void> measure() const { return check(cudamem_engine_measure(get())); }
+
+    /// Page-locked staging, in bytes.
+    result<std::size_t> staging() const { return detail::get<std::size_t>(cudamem_engine_get_staging, get()); }
+
+    /// Frees staging that no copy uses.
+    result<void> trim() const { return check(cudamem_engine_trim(get())); }
+
+    result<void> set_profile(const std::string &json) const { return check(cudamem_engine_set_profile(get(), json.c_str())); }
 };
 
 CUDAMEM_NAMESPACE_END

@@ -61,6 +61,10 @@ public:
         return check(cudamem_resource_trim_driver_pool(get(), keep));
     }
 
+    /// Lets another device use the memory of a pool of the driver's.
+    result<void> allow_access(std::int32_t ordinal) const { return check(cudamem_resource_allow_access(get(), ordinal)); }
+    result<void> deny_access(std::int32_t ordinal) const { return check(cudamem_resource_deny_access(get(), ordinal)); }
+
     /// CUDAMEM_ACCESS_... combined by |.
     result<std::uint32_t> access() const { return detail::get<std::uint32_t>(cudamem_resource_get_access, get()); }
 };

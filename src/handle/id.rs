@@ -12,10 +12,21 @@ pub enum Kind {
     Buffer = 6,
     Mapped = 7,
     Engine = 8,
+    Signals = 16,
+    Flag = 17,
+    Counter = 18,
+    Ring = 19,
+    PendingRead = 20,
+    Graph = 21,
+    Executable = 22,
+    Physical = 23,
+    Export = 24,
+    Channel = 25,
+    Listener = 26,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 19] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -24,6 +35,17 @@ impl Kind {
         Kind::Buffer,
         Kind::Mapped,
         Kind::Engine,
+        Kind::Signals,
+        Kind::Flag,
+        Kind::Counter,
+        Kind::Ring,
+        Kind::PendingRead,
+        Kind::Graph,
+        Kind::Executable,
+        Kind::Physical,
+        Kind::Export,
+        Kind::Channel,
+        Kind::Listener,
     ];
 
     /// How messages call it.
@@ -37,6 +59,17 @@ impl Kind {
             Kind::Buffer => "a buffer",
             Kind::Mapped => "mapped memory",
             Kind::Engine => "a copy engine",
+            Kind::Signals => "the memory of signals",
+            Kind::Flag => "a flag",
+            Kind::Counter => "a counter",
+            Kind::Ring => "a ring",
+            Kind::PendingRead => "a pending read",
+            Kind::Graph => "a graph",
+            Kind::Executable => "an executable graph",
+            Kind::Physical => "physical memory",
+            Kind::Export => "an export",
+            Kind::Channel => "a channel",
+            Kind::Listener => "a listener",
         }
     }
 }
@@ -86,7 +119,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
         #[test]
-        fn a_handle_is_what_it_was_made_of_and_never_null(index in 0..CAPACITY, generation in 1u32.., kind in 0..8usize) {
+        fn a_handle_is_what_it_was_made_of_and_never_null(index in 0..CAPACITY, generation in 1u32.., kind in 0..Kind::ALL.len()) {
             let id = Id { index, kind: Kind::ALL[kind], generation };
             prop_assert_ne!(id.pack(), 0);
             prop_assert_eq!(Id::unpack(id.pack()), Some(id));

@@ -9,8 +9,8 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg, sockopt,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
@@ -131,8 +131,21 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// It is no Unix stream socket, which a descriptor of the program's could be made one of; it is not connected; the
+    /// system refuses.
     pub fn from_stream(stream: UnixStream) -> Result<Self> {
+        let refused = |error: Errno| Error::System { call: "getsockopt", code: error.raw_os_error() };
+        let domain = sockopt::socket_domain(&stream).map_err(refused)?;
+        let kind = sockopt::socket_type(&stream).map_err(refused)?;
+        if domain != AddressFamily::UNIX || kind != SocketType::STREAM {
+            return Err(Error::InvalidArgument {
+                call: "Channel::from_stream",
+                argument: "stream",
+                value: "another socket".into(),
+                rule: "a Unix stream socket carries descriptors and files",
+            });
+        }
+        stream.peer_addr().map_err(|error| system("getpeername", &error))?;
         stream.set_nonblocking(false).map_err(|error| system("ioctl", &error))?;
         Ok(Self::new(stream))
     }

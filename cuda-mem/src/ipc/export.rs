@@ -82,6 +82,52 @@ pub enum Export {
 }
 
 impl Export {
+    /// Puts together what another process sent by a way of the program's own: the [bytes](Exported::message) of one
+    /// export, and the files that go with it. Nothing is trusted: the import checks it.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::MappedResource;
+    /// use cuda_mem::ipc::{Export, Exported};
+    /// let resource = MappedResource::new(&context)?;
+    /// let memory = resource.allocate(4096)?.into_shared();
+    /// let export = Export::from(memory.export()?);
+    /// let files = export.file_descriptors().iter().map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>();
+    ///
+    /// // With these files, and these bytes, as they came.
+    /// let again = Export::from_parts(&export.message(), files.expect("not too many files are open"))?;
+    /// let Export::Mapped(again) = again else { panic!("mapped memory was sent") };
+    /// resource.import(again)?.copy_from_slice(0, b"hello")?;
+    /// let mut seen = [0u8; 5];
+    /// memory.copy_to_slice(0, &mut seen)?;
+    /// assert_eq!(&seen, b"hello");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Descriptor`]: the bytes are no descriptor; [`Error::Channel`]: other files belong to it.
+    pub fn from_parts(bytes: &[u8], files: Vec<OwnedFd>) -> Result<Self> {
+        Self::from_message("Export::from_parts", bytes, files)
+    }
+
+    /// The same once more, with file descriptors of its own.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses: there are too many open files.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(match self {
+            Self::Pool(export) => Self::Pool(export.try_clone()?),
+            Self::PoolMemory(descriptor) => Self::PoolMemory(*descriptor),
+            Self::DeviceMemory(descriptor) => Self::DeviceMemory(*descriptor),
+            Self::Mapped(export) => Self::Mapped(export.try_clone()?),
+            Self::Event(descriptor) => Self::Event(*descriptor),
+            Self::VirtualMemory(export) => Self::VirtualMemory(export.try_clone()?),
+        })
+    }
+
     /// Puts together what came.
     pub(super) fn from_message(call: &'static str, bytes: &[u8], mut files: Vec<OwnedFd>) -> Result<Self> {
         let length = bytes.len();
@@ -172,6 +218,21 @@ impl Exported for MappedExport {
     fn file_descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.as_fd()]
     }
+}
+
+macro_rules! into_export {
+    ($($part:ty: $variant:ident;)*) => { $(
+        impl From<$part> for Export {
+            fn from(part: $part) -> Self {
+                Self::$variant(part)
+            }
+        }
+    )* };
+}
+into_export! {
+    PoolExport: Pool;
+    MappedExport: Mapped;
+    VirtualExport: VirtualMemory;
 }
 
 /// What was received is sent on as it is.

@@ -1,6 +1,6 @@
 //! Mapped memory on its way to another process.
 
-use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag};
+use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate};
 use crate::{Error, Result, Uuid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -120,6 +120,15 @@ impl MappedExport {
     /// What belongs to the file descriptor.
     pub fn descriptor(&self) -> &MappedDescriptor {
         &self.descriptor
+    }
+
+    /// The same once more, with a file descriptor of its own.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses: there are too many open files.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(Self { fd: duplicate(&self.fd)?, descriptor: self.descriptor })
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`Counter`], [`DeviceCounter`] | a word that only grows: the CPU counts, or the device does |
 //! | [`Producer`] | the CPU's end of a ring of items to the device |
 //! | [`Consumer`] | the CPU's end of a ring of items from the device |
+//! | [`ByteProducer`], [`ByteConsumer`] | the same, of items whose size is chosen at run time |
 //! | [`RingDescriptor`] | what a kernel gets to use the other end |
 //! | [`WaitPolicy`] | how the CPU waits |
 //! | [`SignalKernels`] | kernels that answer, to try and to measure with |
@@ -93,6 +94,6 @@ pub use flag::Flag;
 pub(crate) use kernels::Functions;
 pub use kernels::SignalKernels;
 pub use placement::{Placement, Waiter};
-pub use ring::{Consumer, Producer, RingDescriptor};
+pub use ring::{ByteConsumer, ByteProducer, Consumer, Producer, RingDescriptor};
 pub use signals::Signals;
 pub use wait::WaitPolicy;

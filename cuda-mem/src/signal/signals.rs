@@ -3,7 +3,7 @@
 use super::compare::SignalWord;
 use super::memory::{Arena, Lines, Retired, Source};
 use super::placement::{Placement, Waiter, why_not};
-use super::ring::{Consumer, Layout, Producer};
+use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
 use crate::mapped::CoherenceWish;
 use crate::{Context, Error, MappedResource, Result, Stream};
@@ -180,6 +180,58 @@ impl Signals {
     ) -> Result<Consumer<T>> {
         let layout = Layout::of::<T>("Signals::ring_from_device", items)?;
         Ok(Consumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
+    }
+
+    /// As [`ring_to_device`](Self::ring_to_device), of items of `item_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As there; `item_size` is 0.
+    pub fn byte_ring_to_device(&self, items: usize, item_size: usize) -> Result<ByteProducer> {
+        let (consumer, producer) = (self.placement_for(Waiter::Device), self.placement_for(Waiter::Cpu));
+        self.byte_ring_to_device_in(items, item_size, consumer, producer)
+    }
+
+    /// As [`ring_to_device_in`](Self::ring_to_device_in), of items of `item_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As there; `item_size` is 0.
+    pub fn byte_ring_to_device_in(
+        &self,
+        items: usize,
+        item_size: usize,
+        consumer: Placement,
+        producer: Placement,
+    ) -> Result<ByteProducer> {
+        let layout = Layout::of_size("Signals::byte_ring_to_device", items, item_size)?;
+        Ok(ByteProducer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
+    }
+
+    /// As [`ring_from_device`](Self::ring_from_device), of items of `item_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As there; `item_size` is 0.
+    pub fn byte_ring_from_device(&self, items: usize, item_size: usize) -> Result<ByteConsumer> {
+        let (consumer, producer) = (self.placement_for(Waiter::Cpu), self.placement_for(Waiter::Device));
+        self.byte_ring_from_device_in(items, item_size, consumer, producer)
+    }
+
+    /// As [`ring_from_device_in`](Self::ring_from_device_in), of items of `item_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As there; `item_size` is 0.
+    pub fn byte_ring_from_device_in(
+        &self,
+        items: usize,
+        item_size: usize,
+        consumer: Placement,
+        producer: Placement,
+    ) -> Result<ByteConsumer> {
+        let layout = Layout::of_size("Signals::byte_ring_from_device", items, item_size)?;
+        Ok(ByteConsumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
     /// The context that the memory belongs to.

@@ -12,7 +12,14 @@ static const struct {
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
     {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
     {"options", case_options},   {"threads", case_threads},
+    {"flags", case_flags},       {"rings", case_rings},         {"adaptors", case_adaptors},
+    {"small_pools", case_small_pools},                          {"virtual_memory", case_virtual_memory},
+    {"host_memory", case_host_memory},                          {"graphs", case_graphs},
+    {"copies", case_copies},
+    {"sharing", case_sharing},   {"exports", case_exports},     {"channels", case_channels},
 };
+
+const char *program_path;
 
 static int drop_errors;
 
@@ -23,20 +30,31 @@ static void on_drop_error(cudamem_status status, const char *message, void *user
     drop_errors++;
 }
 
-int main(int count, char **arguments)
+static void run_case(const char *name)
 {
     for (size_t index = 0; index < sizeof CASES / sizeof CASES[0]; index++) {
-        if (count < 2) {
-            puts(CASES[index].name);
-        } else if (strcmp(arguments[1], CASES[index].name) == 0) {
+        if (strcmp(name, CASES[index].name) == 0) {
             OK(cudamem_set_drop_error_callback(on_drop_error, NULL));
             CASES[index].run();
             CHECK(drop_errors == 0);
             check_ledger();
-            return 0;
+            return;
         }
     }
-    return count < 2 ? 0 : 2;
+    fprintf(stderr, "%s is no case\n", name);
+    exit(2);
+}
+
+int main(int count, char **arguments)
+{
+    program_path = arguments[0];
+    for (size_t index = 0; count < 2 && index < sizeof CASES / sizeof CASES[0]; index++) {
+        puts(CASES[index].name);
+    }
+    for (int index = 1; index < count; index++) {
+        run_case(arguments[index]);
+    }
+    return 0;
 }
 
 struct rig rig_open(void)

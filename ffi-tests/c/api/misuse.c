@@ -116,7 +116,7 @@ void case_arguments(void)
     /* Flags and values that are unknown. */
     cudamem_event event;
     cudamem_resource other = {5};
-    FAILS(cudamem_event_create(rig.context, 2, &event), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_event_create(rig.context, 4, &event), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_pinned(rig.context, 0x80000000u, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_managed(rig.context, 6, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_mapped(rig.context, 3, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);

@@ -1,4 +1,4 @@
-/* What the cases of the C library's tests share. Each case runs in a process of its own: `program CASE`. */
+/* What the cases of the C library's tests share. Each runs in a process of its own: `program CASE`; or several in turn. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -34,6 +34,9 @@ struct rig {
     cudamem_stream stream;
 };
 
+/* How this program was started: it starts itself again as another process. */
+extern const char *program_path;
+
 struct rig rig_open(void);
 void rig_close(struct rig rig);
 
@@ -65,5 +68,16 @@ void case_handles(void);
 void case_arguments(void);
 void case_options(void);
 void case_threads(void);
+void case_flags(void);
+void case_rings(void);
+void case_adaptors(void);
+void case_small_pools(void);
+void case_virtual_memory(void);
+void case_host_memory(void);
+void case_graphs(void);
+void case_copies(void);
+void case_sharing(void);
+void case_exports(void);
+void case_channels(void);
 
 #endif

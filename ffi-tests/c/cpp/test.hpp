@@ -20,10 +20,15 @@
 
 // Two files that see results differently, in one program.
 void with_exceptions();
+void other_sources();
 void without_exceptions();
+
+// Parts of the header with files of their own here.
+void sharing();
 
 // They end the program.
 void give_back_twice();
 void ask_for_too_much();
+void take_no_value();
 
 #endif

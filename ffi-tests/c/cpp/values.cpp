@@ -86,8 +86,14 @@ void ask_for_too_much()
 {
     const auto context = cudamem::context::open_primary(0);
     const auto stream = cudamem::stream::create(*context);
-    const auto memory = cudamem::memory_resource::create(*cudamem::resource::pinned(*context), *stream);
+    const auto pinned = cudamem::resource::pinned(*context);
+    const auto memory = cudamem::memory_resource::create(*pinned, *stream);
     static_cast<void>((*memory)->allocate(SIZE_MAX / 2));
+}
+
+void take_no_value()
+{
+    std::printf("went on with %zu\n", cudamem::buffer().size().value());
 }
 
 void without_exceptions()

@@ -2,11 +2,13 @@
 
 use super::{Outcome, at, checked};
 use cuda_mem::Error;
-use cuda_mem::ipc::{Channel, ChannelError, Descriptor, DescriptorError, Export, Listener, MAX_MESSAGE, PoolExport};
+use cuda_mem::ipc::{
+    Channel, ChannelError, Descriptor, DescriptorError, Export, Exported, Listener, MAX_MESSAGE, PoolExport,
+};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -86,6 +88,40 @@ fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
     drop(here);
     assert!(matches!(failure(there.receive()), ChannelError::Closed { .. }));
     assert!(matches!(failure(there.send(&memory)), ChannelError::Closed { .. }));
+    Ok(())
+}
+
+#[test]
+fn what_comes_another_way_is_put_together_and_used_more_than_once() -> Outcome {
+    let file = || std::fs::File::open("/dev/zero").map(OwnedFd::from);
+    let (memory, pool) = (memory().to_bytes(), pool().to_bytes());
+    assert!(matches!(Export::from_parts(&memory, vec![])?, Export::PoolMemory(_)));
+    let export = Export::from_parts(&pool, vec![file()?])?;
+    assert_eq!((export.message(), export.file_descriptors().len()), (pool.to_vec(), 1));
+    let clone = export.try_clone()?;
+    assert_eq!((clone.message(), clone.kind()), (export.message(), export.kind()));
+    assert_ne!(clone.file_descriptors()[0].as_raw_fd(), export.file_descriptors()[0].as_raw_fd());
+    assert!(matches!(failure(Export::from_parts(&pool, vec![])), ChannelError::FileDescriptors { expected: 1, .. }));
+    assert!(matches!(failure(Export::from_parts(&memory, vec![file()?])), ChannelError::FileDescriptors { .. }));
+    assert!(matches!(Export::from_parts(&memory[..100], vec![]), Err(Error::Descriptor(_))));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_stream_socket_is_no_channel() -> Outcome {
+    let code = |file: OwnedFd| match Channel::from_stream(UnixStream::from(file)) {
+        Err(Error::System { code, .. }) => Some(code),
+        Err(Error::InvalidArgument { .. }) => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(code(std::fs::File::open("/dev/null")?.into()), Some(libc::ENOTSOCK));
+    let (datagrams, _other) = std::os::unix::net::UnixDatagram::pair()?;
+    assert_eq!(code(datagrams.into()), None);
+    assert_eq!(code(std::net::TcpListener::bind("127.0.0.1:0")?.into()), None);
+    let path = std::env::temp_dir().join(format!("cuda-mem-test-listening-{}", std::process::id()));
+    let listening = std::os::unix::net::UnixListener::bind(&path)?;
+    assert_eq!(code(listening.into()), Some(libc::ENOTCONN));
+    std::fs::remove_file(&path)?;
     Ok(())
 }
 

@@ -11,14 +11,16 @@ use std::os::fd::OwnedFd;
 #[test]
 fn a_forged_descriptor_is_refused_and_reaches_nothing() -> Outcome {
     sources(|_, source, stream| {
-        let mut other = Other::start("forged")?;
-        let bytes = pattern(5000, 8);
-        let memory = source.shared(&bytes, stream)?;
-        source.introduce(&mut other)?;
-        other.channel.send(&memory.export()?)?;
-        assert_eq!(other.channel.receive_bytes()?, b"done");
-        other.finish()?;
-        same("the memory", &memory.to_vec()?, &bytes)?;
+        for role in ["forged", "c_forged"] {
+            let mut other = Other::start(role)?;
+            let bytes = pattern(5000, 8);
+            let memory = source.shared(&bytes, stream)?;
+            source.introduce(&mut other)?;
+            other.channel.send(&memory.export()?)?;
+            assert_eq!(other.channel.receive_bytes()?, b"done");
+            other.finish()?;
+            same("the memory", &memory.to_vec()?, &bytes)?;
+        }
         Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! Sharing between real processes, over any driver: each test starts this program again as the other process, which
 //! plays one of the [`roles`].
 
+mod c_library;
 mod channel;
 mod files;
 mod forged;
@@ -24,6 +25,8 @@ type Outcome = Result<(), Box<dyn StdError>>;
 
 /// How long the other process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same role, with cuda-mem and with the C library.
+const MIRRORS: [&str; 2] = ["mirror", "c_mirror"];
 const ROLE: &str = "CUDA_MEM_TEST_ROLE";
 
 /// Another process, and the channel to it: its standard input.
@@ -60,6 +63,11 @@ impl Other {
     /// For the role `mirror`: sends memory, which the other process is to see as `expected` and then inverts.
     fn mirror(&mut self, export: &impl Exported, expected: &[u8]) -> Outcome {
         self.channel.send(export)?;
+        self.mirrored(expected)
+    }
+
+    /// The other process sees memory that was sent to it as `expected`, and inverts it.
+    fn mirrored(&mut self, expected: &[u8]) -> Outcome {
         let length = self.channel.receive_bytes()?;
         assert_eq!(length, (expected.len() as u64).to_le_bytes());
         let mut seen = Vec::new();
@@ -159,10 +167,15 @@ fn sources(test: impl Fn(&Setup, &Source, &Stream) -> Outcome) -> Outcome {
     Ok(())
 }
 
+/// Each source, and each process that imports from it.
+fn mirrors(test: impl Fn(&str, &Source, &Stream) -> Outcome) -> Outcome {
+    sources(|_, source, stream| MIRRORS.iter().try_for_each(|role| test(role, source, stream)))
+}
+
 #[test]
 fn another_process_reads_and_writes_memory_of_every_size() -> Outcome {
-    sources(|_, source, stream| {
-        let mut other = Other::start("mirror")?;
+    mirrors(|role, source, stream| {
+        let mut other = Other::start(role)?;
         source.introduce(&mut other)?;
         for size in [0, 1, 1000, 64 << 10] {
             let bytes = pattern(size, 3);
@@ -177,8 +190,8 @@ fn another_process_reads_and_writes_memory_of_every_size() -> Outcome {
 
 #[test]
 fn a_slice_keeps_its_offset() -> Outcome {
-    sources(|_, source, stream| {
-        let mut other = Other::start("mirror")?;
+    mirrors(|role, source, stream| {
+        let mut other = Other::start(role)?;
         source.introduce(&mut other)?;
         let bytes = pattern(10_000, 4);
         let memory = source.shared(&bytes, stream)?;
@@ -199,24 +212,26 @@ fn a_slice_keeps_its_offset() -> Outcome {
 fn mapped_memory_goes_by_channel() -> Outcome {
     let setup = Setup::from_environment()?;
     let resource = MappedResource::new(&setup.context)?;
-    let memory = resource.allocate(8192)?.into_shared();
-    let bytes = pattern(8192, 5);
-    memory.copy_from_slice(0, &bytes)?;
-    let export = match memory.slice(100..1100)?.export() {
-        Err(Error::MissingSymbol(missing)) => {
-            println!("skipped: {missing}");
-            return Ok(());
-        }
-        other => other?,
-    };
-    let mut other = Other::start("mirror")?;
-    other.mirror(&export, &bytes[100..1100])?;
-    other.channel.send_bytes(b"end")?;
-    other.finish()?;
-    let mut seen = vec![0; 8192];
-    memory.copy_to_slice(0, &mut seen)?;
-    same("beside the part", &seen[..100], &bytes[..100])?;
-    same("what it wrote", &seen[100..1100], &inverted(&bytes[100..1100]))?;
+    for role in MIRRORS {
+        let memory = resource.allocate(8192)?.into_shared();
+        let bytes = pattern(8192, 5);
+        memory.copy_from_slice(0, &bytes)?;
+        let export = match memory.slice(100..1100)?.export() {
+            Err(Error::MissingSymbol(missing)) => {
+                println!("skipped: {missing}");
+                return Ok(());
+            }
+            other => other?,
+        };
+        let mut other = Other::start(role)?;
+        other.mirror(&export, &bytes[100..1100])?;
+        other.channel.send_bytes(b"end")?;
+        other.finish()?;
+        let mut seen = vec![0; 8192];
+        memory.copy_to_slice(0, &mut seen)?;
+        same("beside the part", &seen[..100], &bytes[..100])?;
+        same("what it wrote", &seen[100..1100], &inverted(&bytes[100..1100]))?;
+    }
     Ok(())
 }
 
@@ -225,7 +240,7 @@ fn two_processes_share_one_allocation() -> Outcome {
     sources(|_, source, stream| {
         let bytes = pattern(3000, 6);
         let memory = source.shared(&bytes, stream)?;
-        let mut others = [Other::start("mirror")?, Other::start("mirror")?];
+        let mut others = [Other::start(MIRRORS[0])?, Other::start(MIRRORS[1])?];
         for (other, expected) in others.iter_mut().zip([bytes.clone(), inverted(&bytes)]) {
             source.introduce(other)?;
             other.mirror(&memory.export()?, &expected)?;
@@ -243,19 +258,22 @@ fn two_processes_share_one_allocation() -> Outcome {
 fn three_pools_and_many_buffers() -> Outcome {
     let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
     let stream = Stream::new(&setup.context)?;
-    let mut other = Other::start("mirror")?;
-    for seed in 0..3 {
-        let source = Source::Pool(shareable(&setup)?);
-        source.introduce(&mut other)?;
-        let memories =
-            (0..20).map(|n| source.shared(&pattern(100 + n, seed), &stream)).collect::<Result<Vec<_>, _>>()?;
-        for (n, memory) in memories.iter().enumerate() {
-            other.mirror(&memory.export()?, &pattern(100 + n, seed))?;
-            same("what it wrote", &memory.to_vec()?, &inverted(&pattern(100 + n, seed)))?;
+    for role in MIRRORS {
+        let mut other = Other::start(role)?;
+        for seed in 0..3 {
+            let source = Source::Pool(shareable(&setup)?);
+            source.introduce(&mut other)?;
+            let memories =
+                (0..20).map(|n| source.shared(&pattern(100 + n, seed), &stream)).collect::<Result<Vec<_>, _>>()?;
+            for (n, memory) in memories.iter().enumerate() {
+                other.mirror(&memory.export()?, &pattern(100 + n, seed))?;
+                same("what it wrote", &memory.to_vec()?, &inverted(&pattern(100 + n, seed)))?;
+            }
         }
+        other.channel.send_bytes(b"end")?;
+        other.finish()?;
     }
-    other.channel.send_bytes(b"end")?;
-    other.finish()
+    Ok(())
 }
 
 #[test]
@@ -300,12 +318,14 @@ fn played_over_memory(role: &str) -> Outcome {
 
 #[test]
 fn memory_imported_twice_is_one_and_both_ends_are_safe() -> Outcome {
-    played_over_memory("twice")
+    played_over_memory("twice")?;
+    played_over_memory("c_twice")
 }
 
 #[test]
 fn four_threads_import_the_same_memory() -> Outcome {
-    played_over_memory("threads")
+    played_over_memory("threads")?;
+    played_over_memory("c_threads")
 }
 
 #[test]

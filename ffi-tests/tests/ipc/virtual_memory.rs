@@ -1,6 +1,6 @@
 //! Virtual memory of several processes.
 
-use super::{Other, Outcome, inverted, nothing_dropped, pattern, same, setup};
+use super::{MIRRORS, Other, Outcome, inverted, nothing_dropped, pattern, same, setup};
 use cuda_mem::ipc::{Channel, ChannelError, DescriptorError as Wrong, Export, VirtualDescriptor, VirtualExport};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, GrowableBuffer, Growth, VirtualMemory, VirtualOptions};
@@ -43,24 +43,25 @@ impl Shareable {
 #[test]
 fn another_process_sees_virtual_memory_and_writes_back() -> Outcome {
     let Some(shareable) = virtual_memory()? else { return Ok(()) };
-    let mut other = Other::start("mirror")?;
-    for size in [1, 1000, shareable.unit + 5] {
-        let bytes = pattern(size, 3);
+    for role in MIRRORS {
+        let mut other = Other::start(role)?;
+        for size in [1, 1000, shareable.unit + 5] {
+            let bytes = pattern(size, 3);
+            let memory = shareable.shared(&bytes)?;
+            other.mirror(&shareable.memory.export(&memory)?, &bytes)?;
+            same("what it wrote", &memory.to_vec()?, &inverted(&bytes))?;
+            assert!(memory.try_into_exclusive().is_err(), "another process may still have it");
+        }
+        let bytes = pattern(10_000, 4);
         let memory = shareable.shared(&bytes)?;
-        other.mirror(&shareable.memory.export(&memory)?, &bytes)?;
-        same("what it wrote", &memory.to_vec()?, &inverted(&bytes))?;
-        assert!(memory.try_into_exclusive().is_err(), "another process may still have it");
+        other.mirror(&shareable.memory.export(&memory.slice(1000..5003)?)?, &bytes[1000..5003])?;
+        other.mirror(&shareable.memory.export(&memory.slice(5003..5003)?)?, &[])?;
+        let mut expected = bytes.clone();
+        expected[1000..5003].copy_from_slice(&inverted(&bytes[1000..5003]));
+        same("the whole", &memory.to_vec()?, &expected)?;
+        other.channel.send_bytes(b"end")?;
+        other.finish()?;
     }
-    let bytes = pattern(10_000, 4);
-    let memory = shareable.shared(&bytes)?;
-    other.mirror(&shareable.memory.export(&memory.slice(1000..5003)?)?, &bytes[1000..5003])?;
-    other.mirror(&shareable.memory.export(&memory.slice(5003..5003)?)?, &[])?;
-    let mut expected = bytes.clone();
-    expected[1000..5003].copy_from_slice(&inverted(&bytes[1000..5003]));
-    same("the whole", &memory.to_vec()?, &expected)?;
-    other.channel.send_bytes(b"end")?;
-    other.finish()?;
-    drop(memory);
     nothing_dropped(&shareable.setup)
 }
 

@@ -221,6 +221,11 @@ impl<K: Kind> VirtualMemory<K> {
         found.map_or_else(Vec::new, |mapping| mapping.chunks().to_vec())
     }
 
+    /// Forgets the kind: for programs that choose it at run time.
+    pub fn into_any(self) -> VirtualMemory<kind::Any> {
+        VirtualMemory { inner: self.inner, kind: PhantomData }
+    }
+
     /// What sizes are rounded up to, in bytes.
     pub fn granularity(&self) -> usize {
         self.inner.granularity

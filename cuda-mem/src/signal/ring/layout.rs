@@ -50,10 +50,19 @@ impl Layout {
     /// The layout of a ring that holds at least so many items.
     pub fn of<T: Pod>(call: &'static str, items: usize) -> Result<Self> {
         const { assert!(size_of::<T>() != 0, "an item of a ring has a size") };
+        Self::of_size(call, items, size_of::<T>())
+    }
+
+    /// The same for items of a size that only the run of the program knows.
+    pub fn of_size(call: &'static str, items: usize, item_size: usize) -> Result<Self> {
+        if item_size == 0 {
+            let rule = "an item of a ring has a size";
+            return Err(Error::InvalidArgument { call, argument: "item_size", value: "0".into(), rule });
+        }
         let of = |capacity: u32| {
-            let size = size_of::<T>().checked_mul(capacity as usize)?.checked_add(Self::LINE)?;
+            let size = item_size.checked_mul(capacity as usize)?.checked_add(Self::LINE)?;
             let fits = isize::try_from(size.checked_next_multiple_of(1 << 20)?).is_ok();
-            fits.then_some(Self { capacity, item_size: u32::try_from(size_of::<T>()).ok()?, size })
+            fits.then_some(Self { capacity, item_size: u32::try_from(item_size).ok()?, size })
         };
         capacity_for(items).and_then(of).ok_or_else(|| Error::InvalidArgument {
             call,
@@ -74,5 +83,9 @@ mod tests {
         assert_eq!(layout(5), Ok(Layout { capacity: 8, item_size: 12, size: 128 + 96 }));
         let text = layout((1 << 31) + 1).unwrap_err().to_string();
         assert!(text.contains("items is 2147483649") && text.contains("2^31"), "{text}");
+        assert_eq!(Layout::of_size("test", 5, 12), layout(5));
+        for item_size in [0, usize::MAX] {
+            assert!(Layout::of_size("test", 5, item_size).is_err(), "{item_size}");
+        }
     }
 }

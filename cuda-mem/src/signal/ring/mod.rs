@@ -1,5 +1,6 @@
 //! Rings of items between the CPU and a kernel: one producer, one consumer.
 
+mod bytes;
 mod indices;
 mod layout;
 #[cfg(all(test, not(miri)))]
@@ -14,6 +15,7 @@ use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
 use crate::{Result, Stream};
 use bytemuck::Pod;
+pub use bytes::{ByteConsumer, ByteProducer};
 use core::fmt;
 pub(super) use layout::Layout;
 pub use layout::RingDescriptor;
@@ -121,27 +123,9 @@ impl<T: Pod> Producer<T> {
         // Nobody pops what is pushed to an end that has closed.
         let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(items)? };
         while sent < items.len() {
-            let (rest, signals) = (&items[sent..], self.signals().clone());
-            let poll = || {
-                if self.is_closed() {
-                    return Ok(Some(0));
-                }
-                Ok(Some(self.end.push(rest)?).filter(|count| *count != 0))
-            };
-            match wait(policy, poll, || signals.health())? {
-                Waited::For(0) => break,
-                Waited::For(count) => sent += count,
-                Waited::InVain(waited) => {
-                    return Err(SignalError::TimedOut {
-                        call: "Producer::send",
-                        what: "the head of the full ring",
-                        comparison: "at least",
-                        wanted: u64::from(self.end.position().wrapping_sub(self.capacity() as u32).wrapping_add(1)),
-                        seen: u64::from(RingMemory::<T>::index(&self.end.memory, Side::Consumer)),
-                        waited,
-                    }
-                    .into());
-                }
+            match self.end.send("Producer::send", policy, |end| end.push(&items[sent..]))? {
+                0 => break,
+                count => sent += count,
             }
         }
         Ok(sent)
@@ -206,31 +190,7 @@ impl<T: Pod> Consumer<T> {
         if items.is_empty() {
             return Ok(0);
         }
-        if let Some(count) = self.look(items)? {
-            return Ok(count);
-        }
-        let signals = self.signals().clone();
-        match wait(policy, || self.look(items), || signals.health())? {
-            Waited::For(count) => Ok(count),
-            Waited::InVain(waited) => Err(SignalError::TimedOut {
-                call: "Consumer::receive",
-                what: "the tail of the empty ring",
-                comparison: "at least",
-                wanted: u64::from(self.end.position().wrapping_add(1)),
-                seen: u64::from(RingMemory::<T>::index(&self.end.memory, Side::Producer)),
-                waited,
-            }
-            .into()),
-        }
-    }
-
-    /// Pops what is there: none if there may still come some, 0 if not.
-    #[inline]
-    fn look(&mut self, items: &mut [T]) -> Result<Option<usize>> {
-        // Closing comes after the last push: so this is asked first.
-        let closed = self.is_closed();
-        let count = self.end.pop(items)?;
-        Ok((count != 0 || closed).then_some(count))
+        self.end.receive("Consumer::receive", policy, |end| end.pop(items))
     }
 
     /// How many items are there now.
@@ -253,10 +213,71 @@ impl<T: Pod> Consumer<T> {
     }
 }
 
+impl<T: Pod> End<T, Memory> {
+    /// Waits until `push` has pushed something: how many items, or 0 if the other end has closed.
+    fn send(
+        &mut self,
+        call: &'static str,
+        policy: &WaitPolicy,
+        mut push: impl FnMut(&mut Self) -> Result<usize>,
+    ) -> Result<usize> {
+        let signals = self.memory.signals.clone();
+        let poll = || {
+            if RingMemory::<T>::is_closed(&self.memory, Side::Consumer) {
+                return Ok(Some(0));
+            }
+            Ok(Some(push(self)?).filter(|count| *count != 0))
+        };
+        match wait(policy, poll, || signals.health())? {
+            Waited::For(count) => Ok(count),
+            Waited::InVain(waited) => Err(SignalError::TimedOut {
+                call,
+                what: "the head of the full ring",
+                comparison: "at least",
+                wanted: {
+                    let capacity = RingMemory::<T>::capacity(&self.memory);
+                    u64::from(self.position().wrapping_sub(capacity).wrapping_add(1))
+                },
+                seen: u64::from(RingMemory::<T>::index(&self.memory, Side::Consumer)),
+                waited,
+            }
+            .into()),
+        }
+    }
+
+    /// Waits until `pop` has popped something: how many items, or 0 if the other end has closed and the ring is empty.
+    fn receive(
+        &mut self,
+        call: &'static str,
+        policy: &WaitPolicy,
+        mut pop: impl FnMut(&mut Self) -> Result<usize>,
+    ) -> Result<usize> {
+        let signals = self.memory.signals.clone();
+        let poll = || {
+            // Closing comes after the last push: so this is asked first.
+            let closed = RingMemory::<T>::is_closed(&self.memory, Side::Producer);
+            let count = pop(self)?;
+            Ok((count != 0 || closed).then_some(count))
+        };
+        match wait(policy, poll, || signals.health())? {
+            Waited::For(count) => Ok(count),
+            Waited::InVain(waited) => Err(SignalError::TimedOut {
+                call,
+                what: "the tail of the empty ring",
+                comparison: "at least",
+                wanted: u64::from(self.position().wrapping_add(1)),
+                seen: u64::from(RingMemory::<T>::index(&self.memory, Side::Producer)),
+                waited,
+            }
+            .into()),
+        }
+    }
+}
+
 /// What both ends have.
 macro_rules! ends {
-    ($($end:ident closes $side:ident),*) => { $(
-        impl<T: Pod> $end<T> {
+    ($($end:ident<$item:ty> $(of $of:ident)? closes $side:ident),*) => { $(
+        impl$(<$of: Pod>)? $end$(<$of>)? {
             /// What a kernel gets to use the other end. One kernel at a time, with one thread, may use it; the next one
             /// goes on where it ended.
             pub fn descriptor(&self) -> RingDescriptor {
@@ -272,7 +293,7 @@ macro_rules! ends {
 
             /// How many items the ring holds.
             pub fn capacity(&self) -> usize {
-                RingMemory::<T>::capacity(&self.end.memory) as usize
+                RingMemory::<$item>::capacity(&self.end.memory) as usize
             }
 
             /// Where the consumer's memory lies (items and tail), and the producer's (the head).
@@ -290,20 +311,20 @@ macro_rules! ends {
             #[doc(hidden)]
             #[must_use]
             pub fn at_position(mut self, position: u32) -> Self {
-                RingMemory::<T>::publish(&self.end.memory, Side::Producer, position);
-                RingMemory::<T>::publish(&self.end.memory, Side::Consumer, position);
+                RingMemory::<$item>::publish(&self.end.memory, Side::Producer, position);
+                RingMemory::<$item>::publish(&self.end.memory, Side::Consumer, position);
                 self.end.restart(position);
                 self
             }
         }
 
-        impl<T: Pod> Drop for $end<T> {
+        impl$(<$of: Pod>)? Drop for $end$(<$of>)? {
             fn drop(&mut self) {
-                RingMemory::<T>::close(&self.end.memory, Side::$side);
+                RingMemory::<$item>::close(&self.end.memory, Side::$side);
             }
         }
 
-        impl<T: Pod> fmt::Debug for $end<T> {
+        impl$(<$of: Pod>)? fmt::Debug for $end$(<$of>)? {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($end))
                     .field("descriptor", &self.descriptor())
@@ -314,4 +335,9 @@ macro_rules! ends {
         }
     )* };
 }
-ends!(Producer closes Producer, Consumer closes Consumer);
+ends!(
+    Producer<T> of T closes Producer,
+    Consumer<T> of T closes Consumer,
+    ByteProducer<u8> closes Producer,
+    ByteConsumer<u8> closes Consumer
+);

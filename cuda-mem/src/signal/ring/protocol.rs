@@ -98,17 +98,27 @@ impl<T, M: RingMemory<T>> End<T, M> {
     /// For the producer: writes as many items as have room, and publishes them at once. Gives how many.
     #[inline]
     pub fn push(&mut self, items: &[T]) -> Result<usize> {
-        let wanted = u32::try_from(items.len()).unwrap_or(u32::MAX).min(self.view.capacity);
+        self.push_with(items.len(), |memory, slots, first| {
+            let run = &items[first..first + slots.len()];
+            // SAFETY: the slots are free, and there are as many as items.
+            unsafe { memory.write(slots, run) };
+        })
+    }
+
+    /// As [`push`](Self::push) of `count` items: `write` gets runs of free slots, and which item is the first of each.
+    #[inline]
+    pub fn push_with(&mut self, count: usize, mut write: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
+        let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
         let count = self.room(wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }
-        let mut rest = &items[..count as usize];
+        let mut first = 0;
         for slots in runs(self.view.own, count, self.view.capacity) {
-            let (now, later) = rest.split_at(slots.len());
-            // SAFETY: the slots are free: the consumer published that it has read them.
-            unsafe { self.memory.write(slots, now) };
-            rest = later;
+            // The slots are free: the consumer published that it has read them.
+            let next = first + slots.len();
+            write(&self.memory, slots, first);
+            first = next;
         }
         self.view.own = self.view.own.wrapping_add(count);
         self.memory.publish(Side::Producer, self.view.own);
@@ -118,17 +128,27 @@ impl<T, M: RingMemory<T>> End<T, M> {
     /// For the consumer: reads as many items as are there, and frees their slots at once. Gives how many.
     #[inline]
     pub fn pop(&mut self, items: &mut [T]) -> Result<usize> {
-        let wanted = u32::try_from(items.len()).unwrap_or(u32::MAX).min(self.view.capacity);
+        self.pop_with(items.len(), |memory, slots, first| {
+            let run = &mut items[first..first + slots.len()];
+            // SAFETY: the slots are filled, and there are as many as items.
+            unsafe { memory.read(slots, run) };
+        })
+    }
+
+    /// As [`pop`](Self::pop) of at most `count` items: `read` gets runs of filled slots, and which item is the first of each.
+    #[inline]
+    pub fn pop_with(&mut self, count: usize, mut read: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
+        let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
         let count = self.filled(wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }
-        let mut rest = &mut items[..count as usize];
+        let mut first = 0;
         for slots in runs(self.view.own, count, self.view.capacity) {
-            let (now, later) = rest.split_at_mut(slots.len());
-            // SAFETY: the slots are filled: the producer published that it has written them.
-            unsafe { self.memory.read(slots, now) };
-            rest = later;
+            // The slots are filled: the producer published that it has written them.
+            let next = first + slots.len();
+            read(&self.memory, slots, first);
+            first = next;
         }
         self.view.own = self.view.own.wrapping_add(count);
         self.memory.publish(Side::Consumer, self.view.own);

@@ -51,6 +51,10 @@ impl Memory {
         }
     }
 
+    pub fn item_size(&self) -> usize {
+        self.layout.item_size as usize
+    }
+
     /// Where the consumer's memory lies, and the producer's.
     pub fn placements(&self) -> (Placement, Placement) {
         (self.consumer.placement(), self.producer.placement())

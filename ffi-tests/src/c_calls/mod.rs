@@ -1,21 +1,34 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod copies;
+mod sharing;
+mod signals;
+mod sources;
+
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::buffer::*;
+use cudamem::channel::*;
 use cudamem::context::*;
+use cudamem::counter::*;
 use cudamem::engine::*;
+use cudamem::engine_work::*;
 use cudamem::event::*;
+use cudamem::graph::*;
 use cudamem::handles::*;
 use cudamem::library::*;
 use cudamem::mapped::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
+use cudamem::ring::*;
+use cudamem::sharing::cudamem_export_destroy;
+use cudamem::signal::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
+use cudamem::virtual_memory::*;
 use std::ffi::CStr;
 use std::sync::Once;
 
@@ -116,6 +129,14 @@ handles! {
     buffer: cudamem_buffer, 6;
     mapped: cudamem_mapped, 7;
     engine: cudamem_engine, 8;
+    signal_memory: cudamem_signals, 16;
+    flag: cudamem_flag, 17;
+    counter: cudamem_counter, 18;
+    ring: cudamem_ring, 19;
+    pending_read: cudamem_pending_read, 20;
+    graph: cudamem_graph, 21;
+    executable: cudamem_executable, 22;
+    physical: cudamem_physical, 23;
 }
 
 impl Calls<'_> {
@@ -164,7 +185,7 @@ impl Calls<'_> {
     }
 
     fn count(&mut self, status: cudamem_status) -> bool {
-        assert!((0..=CUDAMEM_ERROR_SYSTEM).contains(&status), "status {status}");
+        assert!((0..=CUDAMEM_ERROR_DESCRIPTOR).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
         status == CUDAMEM_SUCCESS
@@ -233,14 +254,20 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 8 {
+        match self.byte() % 15 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
             5 => self.ask(),
             6 => self.work(),
+            7 | 8 => self.signals(),
+            9 => self.make_adaptor(),
+            10 => self.ask_adaptor(),
+            11 => self.use_sources(),
+            12 => self.engine_work(),
+            13 => self.share(),
             _ => {
-                let wanted = u64::from(self.byte() % 9);
+                let wanted = u64::from(self.byte() % 27);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -273,9 +300,11 @@ impl Calls<'_> {
                 let options = cudamem_driver_pool_options {
                     size: size_of::<cudamem_driver_pool_options>(),
                     memory: flags as i32,
-                    flags: 0,
+                    flags: u32::from(self.byte() % 4),
                     max_size: 0,
                     release_threshold: u64::from(self.byte()) << 16,
+                    numa_node: 0,
+                    reserved: 0,
                 };
                 // SAFETY: the options are as large as they say.
                 self.make(wrap, id, |place| unsafe { cudamem_resource_create_driver_pool(context, &options, place) });
@@ -411,11 +440,22 @@ impl Calls<'_> {
             cudamem_buffer_destroy(cudamem_buffer { id }),
             cudamem_mapped_destroy(cudamem_mapped { id }),
             cudamem_engine_destroy(cudamem_engine { id }),
+            cudamem_pending_read_destroy(cudamem_pending_read { id }),
+            cudamem_flag_destroy(cudamem_flag { id }),
+            cudamem_counter_destroy(cudamem_counter { id }),
+            cudamem_ring_destroy(cudamem_ring { id }),
+            cudamem_signals_destroy(cudamem_signals { id }),
+            cudamem_executable_destroy(cudamem_executable { id }),
+            cudamem_graph_destroy(cudamem_graph { id }),
+            cudamem_physical_destroy(cudamem_physical { id }),
             cudamem_event_destroy(cudamem_event { id }),
             cudamem_text_destroy(cudamem_text { id }),
             cudamem_resource_destroy(cudamem_resource { id }),
             cudamem_stream_destroy(cudamem_stream { id }),
             cudamem_context_destroy(cudamem_context { id }),
+            cudamem_export_destroy(cudamem_export { id }),
+            cudamem_channel_destroy(cudamem_channel { id }),
+            cudamem_listener_destroy(cudamem_listener { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");

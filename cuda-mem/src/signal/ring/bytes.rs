@@ -1,0 +1,188 @@
+//! Ends of rings whose items are bytes: for programs that know the size of an item only when they run.
+
+use super::super::memory::Lines;
+use super::layout::Layout;
+use super::protocol::{End, RingMemory, Side};
+use super::raw::Memory;
+use super::{Signals, WaitPolicy};
+use crate::{Error, Result};
+
+/// As [`Producer`](super::Producer), of items whose size in bytes is chosen at run time. Slices hold whole items, one after
+/// the other.
+///
+/// ```
+/// use cuda_mem::signal::Signals;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let mut ring = Signals::new(&context)?.byte_ring_to_device(4, 12)?; // four items of twelve bytes
+/// assert_eq!(ring.push_slice(&[1; 5 * 12])?, 4); // as many as have room
+/// assert_eq!((ring.item_size(), ring.room()?), (12, 0));
+/// assert!(ring.push_slice(&[1; 13]).is_err(), "no whole items");
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct ByteProducer {
+    pub(super) end: End<u8, Memory>,
+}
+
+/// As [`Consumer`](super::Consumer), of items whose size in bytes is chosen at run time. Slices hold whole items, one after
+/// the other.
+///
+/// ```
+/// use cuda_mem::signal::Signals;
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let mut ring = Signals::new(&context)?.byte_ring_from_device(4, 12)?;
+/// let mut items = [0; 2 * 12];
+/// assert_eq!(ring.pop_slice(&mut items)?, 0); // no kernel has pushed any
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct ByteConsumer {
+    pub(super) end: End<u8, Memory>,
+}
+
+/// How many items so many bytes are.
+fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
+    if !bytes.is_multiple_of(item_size) {
+        return Err(Error::Misaligned { call, what: "the size of the slice", value: bytes, multiple: item_size });
+    }
+    Ok(bytes / item_size)
+}
+
+/// Pushes whole items.
+fn push(end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize) -> Result<usize> {
+    end.push_with(count, |memory, slots, first| {
+        let run = &bytes[first * item_size..(first + slots.len()) * item_size];
+        // SAFETY: the slots are free, and there are as many as items in the run: the ring's items are of this size.
+        unsafe { memory.write(slots, run) };
+    })
+}
+
+/// Pops whole items.
+fn pop(end: &mut End<u8, Memory>, bytes: &mut [u8], count: usize, item_size: usize) -> Result<usize> {
+    end.pop_with(count, |memory, slots, first| {
+        let run = &mut bytes[first * item_size..(first + slots.len()) * item_size];
+        // SAFETY: the slots are filled, and there are as many as items in the run: the ring's items are of this size.
+        unsafe { memory.read(slots, run) };
+    })
+}
+
+impl ByteProducer {
+    pub(in super::super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    }
+
+    /// The size of an item in bytes.
+    pub fn item_size(&self) -> usize {
+        self.end.memory.item_size()
+    }
+
+    /// Pushes the first items of a slice, as many as have room, and publishes them at once. Gives how many items; 0 if the
+    /// ring is full.
+    ///
+    /// # Errors
+    ///
+    /// The slice holds no whole number of items: [`Error::Misaligned`]. The other end's index cannot be:
+    /// [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
+    #[inline]
+    pub fn push_slice(&mut self, items: &[u8]) -> Result<usize> {
+        let item_size = self.item_size();
+        let count = count("ByteProducer::push_slice", items.len(), item_size)?;
+        push(&mut self.end, items, count, item_size)
+    }
+
+    /// Pushes at least one item, and waits for room where there is none. Gives how many items: 0 only if the other end has
+    /// closed, or if the slice is empty.
+    ///
+    /// # Errors
+    ///
+    /// No room came in time, and nothing was pushed: [`SignalError::TimedOut`](super::SignalError::TimedOut). Otherwise as
+    /// [`push_slice`](Self::push_slice), or the context has ended, or the device has failed.
+    pub fn send(&mut self, items: &[u8], policy: &WaitPolicy) -> Result<usize> {
+        const CALL: &str = "ByteProducer::send";
+        let item_size = self.item_size();
+        let count = count(CALL, items.len(), item_size)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        self.end.send(CALL, policy, |end| push(end, items, count, item_size))
+    }
+
+    /// How many items have room now.
+    ///
+    /// # Errors
+    ///
+    /// The other end's index cannot be: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
+    pub fn room(&mut self) -> Result<usize> {
+        Ok(self.end.room(u32::MAX)? as usize)
+    }
+
+    /// Whether the other end has closed: nobody pops any more.
+    pub fn is_closed(&self) -> bool {
+        RingMemory::<u8>::is_closed(&self.end.memory, Side::Consumer)
+    }
+
+    /// Says that no more items come. The other end gets those that were pushed. A drop does it too.
+    pub fn close(&mut self) {
+        RingMemory::<u8>::close(&self.end.memory, Side::Producer);
+    }
+}
+
+impl ByteConsumer {
+    pub(in super::super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    }
+
+    /// The size of an item in bytes.
+    pub fn item_size(&self) -> usize {
+        self.end.memory.item_size()
+    }
+
+    /// Pops as many items as are there, at most as many as the slice holds, and frees their slots at once. Gives how many
+    /// items; 0 if the ring is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`ByteProducer::push_slice`].
+    #[inline]
+    pub fn pop_slice(&mut self, items: &mut [u8]) -> Result<usize> {
+        let item_size = self.item_size();
+        let count = count("ByteConsumer::pop_slice", items.len(), item_size)?;
+        pop(&mut self.end, items, count, item_size)
+    }
+
+    /// Pops at least one item, and waits where there is none. Gives how many items: 0 only if the other end has closed and
+    /// the ring is empty, or if the slice is.
+    ///
+    /// # Errors
+    ///
+    /// Nothing came in time: [`SignalError::TimedOut`](super::SignalError::TimedOut). Otherwise as
+    /// [`pop_slice`](Self::pop_slice), or the context has ended, or the device has failed.
+    pub fn receive(&mut self, items: &mut [u8], policy: &WaitPolicy) -> Result<usize> {
+        const CALL: &str = "ByteConsumer::receive";
+        let item_size = self.item_size();
+        let count = count(CALL, items.len(), item_size)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        self.end.receive(CALL, policy, |end| pop(end, items, count, item_size))
+    }
+
+    /// How many items are there now.
+    ///
+    /// # Errors
+    ///
+    /// The other end's index cannot be: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
+    pub fn available(&mut self) -> Result<usize> {
+        Ok(self.end.filled(u32::MAX)? as usize)
+    }
+
+    /// Whether the other end has closed. Items that it pushed before may still be there.
+    pub fn is_closed(&self) -> bool {
+        RingMemory::<u8>::is_closed(&self.end.memory, Side::Producer)
+    }
+
+    /// Says that no more items are popped, so that the other end need not wait for room. A drop does it too.
+    pub fn close(&mut self) {
+        RingMemory::<u8>::close(&self.end.memory, Side::Consumer);
+    }
+}

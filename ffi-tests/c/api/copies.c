@@ -1,0 +1,187 @@
+/* Options of copy engines, and copies in order, of many pieces, and complete. */
+#include "test.h"
+
+enum { SIZE = 300000 };
+static unsigned char bytes[SIZE], seen[SIZE];
+
+static void profiles(struct rig rig)
+{
+    cudamem_engine_options options;
+    cudamem_engine engine, other;
+    cudamem_text json, again;
+    const char *characters = NULL, *same = NULL;
+    size_t staging = 99;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
+    options.threads = 2;
+    options.slot_size = 4096;
+    options.slots = 2;
+    options.lanes = 1;
+    OK(cudamem_engine_create_with(rig.context, &options, &engine));
+    OK(cudamem_engine_get_profile(engine, &json));
+    OK(cudamem_text_get(json, &characters, NULL));
+    CHECK(strstr(characters, "\"routes\"") != NULL);
+    options.profile = characters;
+    OK(cudamem_engine_create_with(rig.context, &options, &other));
+    OK(cudamem_engine_set_profile(engine, characters));
+    OK(cudamem_engine_get_profile(other, &again));
+    OK(cudamem_text_get(again, &same, NULL));
+    CHECK(strcmp(characters, same) == 0);
+    OK(cudamem_engine_get_staging(engine, &staging));
+    CHECK(staging == 0);
+    OK(cudamem_engine_trim(engine));
+    OK(cudamem_engine_destroy(other));
+    FAILS(cudamem_engine_set_profile(engine, "{}"), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_set_profile(engine, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.profile = "no json";
+    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.profile = NULL;
+    options.cache = "/tmp";
+    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.cache = NULL;
+    options.threads = 65;
+    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.threads = 0;
+    options.flags = 8;
+    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_text_destroy(json));
+    OK(cudamem_text_destroy(again));
+    OK(cudamem_engine_destroy(engine));
+}
+
+/* Every way that serves, on memory of every source. */
+static void ways(struct rig rig, cudamem_engine engine)
+{
+    struct source sources[SOURCES];
+    cudamem_copy_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    sources_open(rig, sources);
+    for (int index = 0; index < SOURCES; index++) {
+        if (sources[index].resource.id == 0) {
+            continue;
+        }
+        cudamem_buffer buffer;
+        int served = 0;
+        OK(cudamem_buffer_allocate(sources[index].resource, SIZE, rig.stream, &buffer));
+        for (int32_t way = CUDAMEM_WAY_CHOSEN; way <= CUDAMEM_WAY_REGISTERED; way++) {
+            options.way = way;
+            options.host = CUDAMEM_HOST_PAGEABLE;
+            const bool threaded = way == CUDAMEM_WAY_CPU || way == CUDAMEM_WAY_STAGED || way == CUDAMEM_WAY_MIXED;
+            options.threads = threaded ? 2 : 0;
+            options.staging_threads = way == CUDAMEM_WAY_MIXED ? 1 : 0;
+            pattern(bytes, SIZE, (unsigned)(index * 10 + way));
+            cudamem_status status = cudamem_engine_write_buffer_with(engine, buffer, 0, bytes, SIZE, &options);
+            CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_INVALID_ARGUMENT);
+            served += status == CUDAMEM_SUCCESS;
+            if (status == CUDAMEM_SUCCESS) {
+                memset(seen, 0, SIZE);
+                options.way = way == CUDAMEM_WAY_MIXED ? CUDAMEM_WAY_DRIVER : way;
+                options.staging_threads = 0;
+                options.threads = way == CUDAMEM_WAY_MIXED ? 0 : options.threads;
+                OK(cudamem_engine_read_buffer_with(engine, buffer, 0, seen, SIZE, &options));
+                CHECK(memcmp(bytes, seen, SIZE) == 0);
+            }
+        }
+        CHECK(served >= 2);
+
+        /* In order of another stream than the buffer's. */
+        cudamem_stream other;
+        cudamem_pending_read pending;
+        bool done = false;
+        OK(cudamem_stream_create(rig.context, NULL, &other));
+        pattern(bytes, SIZE, 77);
+        OK(cudamem_engine_write_buffer_on(engine, other, buffer, 0, bytes, SIZE));
+        memset(seen, 0, SIZE);
+        OK(cudamem_engine_read_buffer_on(engine, rig.stream, buffer, 0, seen, SIZE, &pending));
+        OK(cudamem_pending_read_wait(pending));
+        CHECK(memcmp(bytes, seen, SIZE) == 0);
+        OK(cudamem_pending_read_is_done(pending, &done));
+        CHECK(done);
+        OK(cudamem_pending_read_wait(pending));
+        OK(cudamem_pending_read_destroy(pending));
+        /* One that nobody waits for. */
+        OK(cudamem_engine_read_buffer_on(engine, rig.stream, buffer, 0, seen, 100, &pending));
+        OK(cudamem_pending_read_destroy(pending));
+        FAILS(cudamem_pending_read_wait(pending), CUDAMEM_ERROR_INVALID_HANDLE);
+        FAILS(cudamem_engine_write_buffer_on(engine, other, buffer, 1, bytes, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
+        FAILS(cudamem_engine_read_buffer_on(engine, other, buffer, 0, NULL, 1, &pending), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+        /* Many writes; the later one of two that overlap stays. */
+        const cudamem_scatter writes[] = {{0, "abcd", 4}, {SIZE - 2, "yz", 2}, {2, "xx", 2}, {7, NULL, 0}};
+        OK(cudamem_engine_scatter_to_buffer(engine, buffer, writes, 4));
+        OK(cudamem_engine_write_buffer_complete(engine, buffer, 4, "efgh", 4));
+        OK(cudamem_buffer_read(buffer, 0, seen, SIZE));
+        memcpy(bytes, "abxxefgh", 8);
+        memcpy(bytes + SIZE - 2, "yz", 2);
+        CHECK(memcmp(bytes, seen, SIZE) == 0);
+        const cudamem_scatter beyond = {SIZE - 1, "ab", 2}, nowhere = {0, NULL, 1};
+        FAILS(cudamem_engine_scatter_to_buffer(engine, buffer, &beyond, 1), CUDAMEM_ERROR_OUT_OF_RANGE);
+        FAILS(cudamem_engine_scatter_to_buffer(engine, buffer, &nowhere, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_engine_scatter_to_buffer(engine, buffer, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+        /* Pieces of one buffer to places of another. */
+        cudamem_buffer copy;
+        const cudamem_piece pieces[] = {{10, 0, 4}, {0, 4, 4}, {20, SIZE - 2, 2}};
+        const cudamem_piece overlap[] = {{10, 0, 4}, {12, 4, 4}};
+        OK(cudamem_buffer_allocate(sources[index].resource, 100, rig.stream, &copy));
+        OK(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, other));
+        OK(cudamem_buffer_read(copy, 0, seen, 100));
+        CHECK(memcmp(seen, "efgh", 4) == 0 && memcmp(seen + 10, "abxx", 4) == 0 && memcmp(seen + 20, "yz", 2) == 0);
+        FAILS(cudamem_buffer_copy_pieces(copy, buffer, overlap, 2, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_buffer_copy_pieces(copy, copy, pieces, 1, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_buffer_destroy(copy));
+        OK(cudamem_buffer_destroy(buffer));
+        OK(cudamem_stream_destroy(other));
+    }
+    sources_close(sources);
+}
+
+void case_copies(void)
+{
+    struct rig rig = rig_open();
+    cudamem_engine_options options;
+    cudamem_engine engine;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
+    options.slot_size = 1 << 16;
+    profiles(rig);
+    OK(cudamem_engine_create_with(rig.context, &options, &engine));
+    ways(rig, engine);
+
+    /* Mapped memory, as memory of its own. */
+    cudamem_resource resource;
+    cudamem_mapped mapped;
+    cudamem_copy_options copy;
+    memset(&copy, 0, sizeof copy);
+    copy.size = sizeof copy;
+    copy.way = CUDAMEM_WAY_CPU;
+    copy.threads = 1;
+    OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
+    OK(cudamem_mapped_allocate(resource, 1000, &mapped));
+    const cudamem_scatter writes[] = {{0, "abcd", 4}, {996, "wxyz", 4}};
+    OK(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 1000, &copy));
+    OK(cudamem_engine_scatter_to_mapped(engine, mapped, writes, 2));
+    OK(cudamem_engine_write_mapped_complete(engine, mapped, 500, "mid", 3));
+    OK(cudamem_mapped_device_read(mapped, 0, seen, 1000));
+    CHECK(memcmp(seen, "abcd", 4) == 0 && memcmp(seen + 996, "wxyz", 4) == 0 && memcmp(seen + 500, "mid", 3) == 0);
+    OK(cudamem_engine_read_mapped_with(engine, mapped, 500, seen, 3, &copy));
+    CHECK(memcmp(seen, "mid", 3) == 0);
+    copy.threads = 256;
+    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    copy.way = CUDAMEM_WAY_DRIVER;
+    copy.threads = 1;
+    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    copy.threads = 0;
+    copy.host = 3;
+    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    copy.host = 0;
+    copy.way = 6;
+    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_mapped_destroy(mapped));
+    OK(cudamem_resource_destroy(resource));
+    OK(cudamem_engine_destroy(engine));
+    rig_close(rig);
+}

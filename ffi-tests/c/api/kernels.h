@@ -1,0 +1,21 @@
+/* Kernels of the project's own (cuda-mem/src/kernels/signal.cu), launched by the driver as a program does. */
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include "test.h"
+
+struct kernels {
+    void *library;
+    void *module;
+    void *context;
+};
+
+/* Loads the PTX text that SIGNAL_PTX names. */
+struct kernels kernels_open(struct rig rig);
+
+/* Runs one thread of a kernel. */
+void kernels_launch(struct kernels kernels, const char *name, cudamem_stream stream, void **arguments);
+
+void kernels_close(struct kernels kernels);
+
+#endif

@@ -1,0 +1,307 @@
+/* Flags, counters and rings. */
+#include "kernels.h"
+
+/* Ten seconds are enough for any machine. */
+static cudamem_wait_options within(double seconds)
+{
+    cudamem_wait_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.timeout = seconds;
+    options.spins = -1;
+    return options;
+}
+
+static void flags_of(cudamem_signals signals, struct rig rig, uint32_t bits, int32_t place)
+{
+    const uint64_t largest = bits == 32 ? UINT32_MAX : UINT64_MAX;
+    cudamem_wait_options soon = within(0.002), patient = within(10);
+    cudamem_flag flag;
+    uint64_t value = 1, address = 0;
+    int32_t where = -1;
+    OK(cudamem_flag_create(signals, bits, place, &flag));
+    OK(cudamem_flag_load(flag, &value));
+    CHECK(value == 0);
+    OK(cudamem_flag_get_device_pointer(flag, &address));
+    OK(cudamem_flag_get_place(flag, &where));
+    CHECK(address != 0 && address % 128 == 0 && (where == CUDAMEM_PLACE_PINNED || where == CUDAMEM_PLACE_MAPPED));
+    OK(cudamem_flag_store(flag, largest));
+    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_EQUAL, largest, NULL, &value));
+    CHECK(value == largest);
+    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_AT_LEAST, largest - 5, &patient, NULL));
+    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_ANY_BIT, 4, NULL, NULL));
+    FAILS(cudamem_flag_wait(flag, CUDAMEM_COMPARE_NOT_ALL_BITS, 1, &soon, &value), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_flag_wait(flag, CUDAMEM_COMPARE_ANY_BIT, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_flag_wait(flag, 4, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_flag_wait(flag, -1, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    if (bits == 32) {
+        FAILS(cudamem_flag_store(flag, largest + 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_flag_load(flag, &value));
+        CHECK(value == largest);
+    }
+
+    /* A stream waits for the CPU, and tells it where it is. */
+    cudamem_flag done;
+    bool idle = true;
+    OK(cudamem_flag_create(signals, bits, CUDAMEM_PLACE_FOR_CPU, &done));
+    OK(cudamem_flag_store(flag, 0));
+    cudamem_status status = cudamem_flag_wait_on_stream(flag, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 7);
+    if (status == CUDAMEM_ERROR_UNSUPPORTED) {
+        printf("skipped: waits of streams: %s\n", cudamem_last_error_message());
+    } else {
+        CHECK(status == CUDAMEM_SUCCESS);
+        OK(cudamem_flag_store_on_stream(done, rig.stream, 3));
+        OK(cudamem_stream_is_done(rig.stream, &idle));
+        OK(cudamem_flag_load(done, &value));
+        CHECK(!idle && value == 0);
+        OK(cudamem_flag_store(flag, 7));
+        OK(cudamem_flag_wait(done, CUDAMEM_COMPARE_EQUAL, 3, &patient, NULL));
+    }
+    OK(cudamem_flag_record_use(done, rig.stream));
+    OK(cudamem_flag_destroy(done));
+    OK(cudamem_flag_destroy(flag));
+    FAILS(cudamem_flag_load(flag, &value), CUDAMEM_ERROR_INVALID_HANDLE);
+}
+
+void case_flags(void)
+{
+    struct rig rig = rig_open();
+    cudamem_signals signals, pinned;
+    cudamem_flag flag;
+    cudamem_text missing;
+    OK(cudamem_signals_create(rig.context, 0, &signals));
+    OK(cudamem_signals_get_missing(signals, &missing));
+    OK(cudamem_text_destroy(missing));
+    for (uint32_t bits = 32; bits <= 64; bits += 32) {
+        flags_of(signals, rig, bits, CUDAMEM_PLACE_FOR_CPU);
+        flags_of(signals, rig, bits, CUDAMEM_PLACE_FOR_DEVICE);
+        if (missing.id == 0) {
+            flags_of(signals, rig, bits, CUDAMEM_PLACE_MAPPED);
+        }
+    }
+    FAILS(cudamem_flag_create(signals, 16, 0, &flag), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_flag_create(signals, 32, 4, &flag), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_flag_create(signals, 32, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+
+    OK(cudamem_signals_create(rig.context, CUDAMEM_SIGNALS_PINNED_ONLY, &pinned));
+    OK(cudamem_signals_get_missing(pinned, &missing));
+    CHECK(missing.id != 0);
+    OK(cudamem_text_destroy(missing));
+    FAILS(cudamem_flag_create(pinned, 32, CUDAMEM_PLACE_MAPPED, &flag), CUDAMEM_ERROR_UNSUPPORTED);
+    flags_of(pinned, rig, 32, CUDAMEM_PLACE_FOR_DEVICE);
+    FAILS(cudamem_signals_create(rig.context, 2, &pinned), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_resource device, mapped;
+    cudamem_signals over;
+    OK(cudamem_resource_create_device(rig.context, &device));
+    FAILS(cudamem_signals_create_over(device, &over), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped));
+    OK(cudamem_signals_create_over(mapped, &over));
+    OK(cudamem_resource_destroy(mapped));
+    flags_of(over, rig, 32, CUDAMEM_PLACE_FOR_DEVICE);
+    OK(cudamem_resource_destroy(device));
+    OK(cudamem_signals_destroy(over));
+    OK(cudamem_signals_destroy(pinned));
+
+    /* Counters: the CPU counts for a stream, and the stream for the CPU. */
+    cudamem_wait_options patient = within(10), soon = within(0.002);
+    for (uint32_t bits = 32; bits <= 64; bits += 32) {
+        cudamem_counter ready, finished;
+        uint64_t count = 0, address = 0;
+        OK(cudamem_counter_create(signals, bits, CUDAMEM_COUNTED_BY_CPU, &ready));
+        OK(cudamem_counter_create(signals, bits, CUDAMEM_COUNTED_BY_DEVICE, &finished));
+        OK(cudamem_counter_get_device_pointer(ready, &address));
+        CHECK(address != 0);
+        for (uint64_t piece = 1; piece <= 3; piece++) {
+            OK(cudamem_counter_wait_on_stream(ready, rig.stream, piece));
+            OK(cudamem_counter_store_on_stream(finished, rig.stream, piece));
+        }
+        FAILS(cudamem_counter_wait(finished, 1, &soon, NULL), CUDAMEM_ERROR_TIMED_OUT);
+        OK(cudamem_counter_add(ready, 2, &count));
+        CHECK(count == 2);
+        OK(cudamem_counter_wait(finished, 2, &patient, &count));
+        CHECK(count == 2);
+        OK(cudamem_counter_add(ready, 1, NULL));
+        OK(cudamem_counter_get_value(ready, &count));
+        CHECK(count == 3);
+        OK(cudamem_counter_wait_on_stream(finished, rig.stream, 3));
+        OK(cudamem_stream_synchronize(rig.stream));
+        FAILS(cudamem_counter_add(finished, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_counter_wait(ready, 1, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_counter_store_on_stream(ready, rig.stream, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_counter_record_use(ready, rig.stream));
+        OK(cudamem_counter_destroy(ready));
+        OK(cudamem_counter_destroy(finished));
+        FAILS(cudamem_counter_create(signals, bits, 2, &ready), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    }
+
+    /* Options of waits. */
+    OK(cudamem_flag_create(signals, 32, 0, &flag));
+    cudamem_wait_options wrong = within(-1);
+    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    wrong = within(1e300);
+    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    wrong = within(1);
+    wrong.spins = -2;
+    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    wrong = within(1);
+    wrong.size--;
+    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    /* What is of it outlives the signals' handle. */
+    OK(cudamem_signals_destroy(signals));
+    OK(cudamem_flag_store(flag, 1));
+    OK(cudamem_flag_destroy(flag));
+    rig_close(rig);
+}
+
+/* The CPU's end alone: what has room, and what is refused. */
+static void ring_alone(cudamem_signals signals)
+{
+    struct item {
+        uint32_t parts[3];
+    } items[9];
+    memset(items, 0x11, sizeof items);
+    cudamem_wait_options soon = within(0.002);
+    cudamem_ring_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    cudamem_ring ring, from;
+    cudamem_ring_descriptor descriptor;
+    size_t count = 99;
+    bool closed = true;
+    OK(cudamem_ring_create(signals, 5, sizeof items[0], NULL, &ring));
+    OK(cudamem_ring_get_capacity(ring, &count));
+    CHECK(count == 8);
+    OK(cudamem_ring_get_descriptor(ring, &descriptor));
+    CHECK(descriptor.capacity == 8 && descriptor.item_size == 12 && descriptor.items == descriptor.consumer_line + 128);
+    OK(cudamem_ring_push(ring, items, 3, &count));
+    CHECK(count == 3);
+    OK(cudamem_ring_get_available(ring, &count));
+    CHECK(count == 5);
+    OK(cudamem_ring_push(ring, NULL, 0, &count));
+    CHECK(count == 0);
+    FAILS(cudamem_ring_push(ring, NULL, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_push(ring, items, SIZE_MAX, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_push(ring, items, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_ring_send(ring, items, 9, &soon, &count));
+    CHECK(count == 5);
+    OK(cudamem_ring_push(ring, items, 1, &count));
+    CHECK(count == 0);
+    count = 99;
+    FAILS(cudamem_ring_send(ring, items, 1, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_ring_pop(ring, items, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_receive(ring, items, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(count == 99);
+    OK(cudamem_ring_is_closed(ring, &closed));
+    CHECK(!closed);
+    OK(cudamem_ring_close(ring));
+
+    options.direction = CUDAMEM_RING_FROM_DEVICE;
+    options.choose_places = 1;
+    options.consumer_place = CUDAMEM_PLACE_PINNED;
+    options.producer_place = CUDAMEM_PLACE_FOR_DEVICE;
+    OK(cudamem_ring_create(signals, 4, 1, &options, &from));
+    OK(cudamem_ring_pop(from, items, 4, &count));
+    CHECK(count == 0);
+    FAILS(cudamem_ring_receive(from, items, 4, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_ring_push(from, items, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_ring_destroy(from));
+    options.choose_places = 0;
+    FAILS(cudamem_ring_create(signals, 4, 1, &options, &from), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.consumer_place = options.producer_place = 0;
+    options.direction = 2;
+    FAILS(cudamem_ring_create(signals, 4, 1, &options, &from), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_create(signals, 4, 0, NULL, &from), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_create(signals, SIZE_MAX, 4, NULL, &from), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_ring_destroy(ring));
+    FAILS(cudamem_ring_close(ring), CUDAMEM_ERROR_INVALID_HANDLE);
+}
+
+void case_rings(void)
+{
+    enum { COUNT = 5000 };
+    struct rig rig = rig_open();
+    cudamem_signals signals;
+    OK(cudamem_signals_create(rig.context, 0, &signals));
+    ring_alone(signals);
+
+    struct kernels kernels = kernels_open(rig);
+    cudamem_wait_options patient = within(10);
+    uint64_t patience = 10000000000u, items[100], total = 0;
+    size_t count = 0;
+
+    /* A flag that a kernel answers. */
+    cudamem_flag question, answer;
+    uint64_t asked = 0, answered = 0, rounds = 3, ordered = 1;
+    OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question));
+    OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_CPU, &answer));
+    OK(cudamem_flag_get_device_pointer(question, &asked));
+    OK(cudamem_flag_get_device_pointer(answer, &answered));
+    void *echo[] = {&asked, &answered, &rounds, &patience, &ordered};
+    kernels_launch(kernels, "cuda_mem_echo_flag", rig.stream, echo);
+    OK(cudamem_flag_record_use(question, rig.stream));
+    OK(cudamem_flag_record_use(answer, rig.stream));
+    for (uint64_t round = 1; round <= rounds; round++) {
+        OK(cudamem_flag_store(question, round));
+        OK(cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, round, &patient, NULL));
+    }
+
+    /* A ring to a kernel, which adds up its items. */
+    cudamem_ring ring;
+    cudamem_flag sum;
+    cudamem_ring_descriptor descriptor;
+    uint64_t place = 0;
+    OK(cudamem_ring_create(signals, 64, sizeof items[0], NULL, &ring));
+    OK(cudamem_flag_create(signals, 64, CUDAMEM_PLACE_FOR_CPU, &sum));
+    OK(cudamem_ring_get_descriptor(ring, &descriptor));
+    OK(cudamem_flag_get_device_pointer(sum, &place));
+    void *adding[] = {&descriptor, &place, &patience};
+    kernels_launch(kernels, "cuda_mem_sum_ring", rig.stream, adding);
+    OK(cudamem_ring_record_use(ring, rig.stream));
+    OK(cudamem_flag_record_use(sum, rig.stream));
+    for (uint64_t next = 0; next < COUNT; next += count) {
+        const uint64_t some = COUNT - next < 100 ? COUNT - next : 100;
+        for (uint64_t index = 0; index < some; index++) {
+            items[index] = next + index;
+        }
+        OK(cudamem_ring_send(ring, items, (size_t)some, &patient, &count));
+        CHECK(count >= 1 && count <= some);
+    }
+    OK(cudamem_ring_close(ring));
+    OK(cudamem_stream_synchronize(rig.stream));
+    OK(cudamem_flag_load(sum, &total));
+    CHECK(total == (uint64_t)COUNT * (COUNT - 1) / 2);
+    OK(cudamem_ring_destroy(ring));
+    OK(cudamem_flag_destroy(sum));
+
+    /* A ring from a kernel, which counts. */
+    cudamem_ring_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.direction = CUDAMEM_RING_FROM_DEVICE;
+    OK(cudamem_ring_create(signals, 64, sizeof items[0], &options, &ring));
+    OK(cudamem_ring_get_descriptor(ring, &descriptor));
+    uint64_t most = COUNT, next = 0;
+    void *counting[] = {&descriptor, &most, &patience};
+    kernels_launch(kernels, "cuda_mem_count_ring", rig.stream, counting);
+    OK(cudamem_ring_record_use(ring, rig.stream));
+    for (;;) {
+        OK(cudamem_ring_receive(ring, items, 100, &patient, &count));
+        if (count == 0) {
+            break;
+        }
+        for (size_t index = 0; index < count; index++) {
+            CHECK(items[index] == next);
+            next++;
+        }
+    }
+    bool closed = false;
+    OK(cudamem_ring_is_closed(ring, &closed));
+    CHECK(next == COUNT && closed);
+    OK(cudamem_ring_destroy(ring));
+    OK(cudamem_stream_synchronize(rig.stream));
+    kernels_close(kernels);
+    OK(cudamem_flag_destroy(question));
+    OK(cudamem_flag_destroy(answer));
+    OK(cudamem_signals_destroy(signals));
+    rig_close(rig);
+}

@@ -1,0 +1,188 @@
+// Signals, adaptors, other sources of memory, graphs, and copies in order, in C++.
+#include "test.hpp"
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+static void signals(const cudamem::context &context, const cudamem::stream &stream)
+{
+    const cudamem::signals memory(context);
+    const auto patience = cudamem::within(std::chrono::seconds(10));
+    const cudamem::flag<std::uint32_t> question(memory, CUDAMEM_PLACE_FOR_DEVICE);
+    const cudamem::flag<std::uint64_t> answer(memory, CUDAMEM_PLACE_FOR_CPU);
+    question.wait_on(stream, CUDAMEM_COMPARE_EQUAL, 5);
+    answer.store_on(stream, 6);
+    CHECK(answer.load() == 0 && !stream.is_done());
+    CHECK(question.place() == CUDAMEM_PLACE_PINNED || question.place() == CUDAMEM_PLACE_MAPPED);
+    question.store(5);
+    CHECK(answer.wait(CUDAMEM_COMPARE_AT_LEAST, 6, patience) == 6 && question.device_pointer() != 0);
+    cudamem_status in_vain = CUDAMEM_SUCCESS;
+    try {
+        answer.wait(CUDAMEM_COMPARE_EQUAL, 7, cudamem::within(std::chrono::milliseconds(1)));
+    } catch (const cudamem::error &error) {
+        in_vain = error.status();
+    }
+    CHECK(in_vain == CUDAMEM_ERROR_TIMED_OUT);
+    const cudamem::signal_counter<std::uint32_t> ready(memory, CUDAMEM_COUNTED_BY_CPU);
+    const cudamem::signal_counter<std::uint32_t> done(memory, CUDAMEM_COUNTED_BY_DEVICE);
+    ready.wait_on(stream, 2);
+    done.store_on(stream, 3);
+    CHECK(ready.add(2) == 2 && done.wait(3, patience) == 3 && done.value() == 3);
+
+    struct sample {
+        float values[3];
+    };
+    const cudamem::ring_to_device<sample> to(memory, 4);
+    const cudamem::ring_from_device<sample> from(memory, 4);
+    std::array<sample, 5> samples{};
+    CHECK(to.push(samples.data(), 5) == 4 && to.available() == 0 && to.descriptor().item_size == 12 && to.capacity() == 4);
+    CHECK(from.pop(samples.data(), 5) == 0 && !from.is_closed() && from.available() == 0);
+    to.close_end();
+}
+
+static void adaptors(const cudamem::context &context, const cudamem::stream &stream)
+{
+    const auto device = cudamem::resource::device(context);
+    const auto limit = cudamem::limit_adaptor::create(device, 10000);
+    const auto counting = cudamem::counting_adaptor::create(limit);
+    const auto tracking = cudamem::tracking_adaptor::create(counting);
+    {
+        const cudamem::buffer buffer(tracking, 5000, stream);
+        CHECK(limit.used() >= 5000 && counting.counts().blocks == 1 && tracking.live_blocks() == 1);
+        CHECK(tracking.report().find("1 live block") != std::string::npos);
+        const auto failing = cudamem::failing_adaptor::create(device, {{CUDAMEM_FAIL_EVERY_NTH, 0, 1, 0}});
+        const auto fallback = cudamem::adaptor::fallback(failing, device);
+        const cudamem::buffer second(fallback, 10, stream);
+        CHECK(cudamem::adaptor::fallback_blocks(fallback) == 1);
+        CHECK(failing.counts().first == 1 && failing.counts().second == 1);
+        failing.set_rules({});
+        const auto aligned = cudamem::adaptor::aligned(device, 1 << 16);
+        CHECK(cudamem::buffer(aligned, 1, stream).device_pointer() % (1 << 16) == 0);
+    }
+    CHECK(limit.used() == 0);
+    const auto guarded = cudamem::guarded_adaptor::create(cudamem::resource::pinned(context));
+    const cudamem::buffer watched(guarded, 100, stream);
+    CHECK(guarded.findings() == 0);
+    const auto recording = cudamem::adaptor::recording(device, 10);
+    cudamem::buffer(recording, 10, stream).close();
+    CHECK(cudamem::adaptor::trace(recording).find("allocate") != std::string::npos);
+    const auto fixed = cudamem::fixed_pool::create(device, 1024);
+    const cudamem::buffer block(fixed, 1000, stream);
+    CHECK(fixed.statistics().blocks.current == 1 && fixed.statistics().block_size == 1024);
+    const auto ring = cudamem::ring_pool::create(device, 4096);
+    const cudamem::buffer staged(ring, 1000, stream);
+    CHECK(ring.statistics().blocks == 1);
+}
+
+static void sources(const cudamem::context &context, const cudamem::stream &stream)
+{
+    const auto memory = cudamem::virtual_memory::create(context);
+    const auto unit = memory.granularity();
+    const auto growing = cudamem::growable_buffer::create(memory, unit, stream);
+    CHECK(!growing.grow(100) && growing.capacity() == unit && growing.size() == 100);
+    growing.write(0, std::string("grown"));
+    CHECK(growing.grow(2 * unit));
+    std::array<char, 5> seen{};
+    growing.read(0, seen);
+    CHECK(std::string(seen.data(), 5) == "grown");
+    growing.shrink(1);
+    const auto chunk = cudamem::physical::create(context, 1);
+    const auto left = memory.map({&chunk}, stream), right = memory.map({&chunk, &chunk}, stream);
+    CHECK(left.size() == chunk.size() && right.size() == 2 * chunk.size());
+
+    std::vector<std::uint32_t> own(4096, 1);
+    {
+        const auto registered = cudamem::register_memory(own.data(), own.size() * 4, stream);
+        registered.fill(0, 8, std::uint32_t{7});
+        registered.synchronize();
+    }
+    CHECK(own[0] == 7 && own[1] == 7 && own[2] == 1);
+}
+
+static void graphs_and_copies(const cudamem::context &context, const cudamem::stream &stream)
+{
+    const auto device = cudamem::resource::device(context);
+    const cudamem::buffer from(device, 4, stream), to(device, 4, stream);
+    from.write(0, std::array<char, 4>{'a', 'b', 'c', 'd'});
+    to.fill(0, 4, std::uint32_t{0});
+    const auto graph = cudamem::graph::capture(stream, [&] { to.copy(0, from, 0, 4); });
+    CHECK(graph.node_count() == 1);
+    const auto memory = cudamem::graph::memory(context);
+    CHECK(graph.raw() != nullptr && memory.usage().first <= memory.usage().second);
+    memory.trim();
+    const auto executable = graph.instantiate();
+    executable.launch(stream);
+    std::array<char, 4> seen{};
+    to.read(0, seen);
+    CHECK(seen[0] == 'a' && seen[3] == 'd');
+    bool thrown = false;
+    try {
+        cudamem::graph::capture(stream, [] { throw std::runtime_error("given up"); });
+    } catch (const std::runtime_error &error) {
+        thrown = std::string(error.what()) == "given up";
+    }
+    CHECK(thrown);
+
+    cudamem_engine_options options{};
+    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
+    const auto engine = cudamem::engine::create(context, options);
+    engine.write_on(stream, to, 1, "xy", 2);
+    const auto read = engine.read_on(stream, to, 0, seen.data(), 4);
+    read.wait();
+    CHECK(read.is_done() && std::string(seen.data(), 4) == "axyd");
+    const std::array<cudamem_scatter, 2> writes{{{0, "1", 1}, {3, "4", 1}}};
+    engine.scatter(to, cudamem::span<const cudamem_scatter>(writes.data(), writes.size()));
+    to.read(0, seen);
+    CHECK(std::string(seen.data(), 4) == "1xy4");
+    engine.set_profile(engine.profile());
+
+    // What the program decides for one copy.
+    cudamem_copy_options by_driver{};
+    by_driver.way = CUDAMEM_WAY_DRIVER;
+    by_driver.host = CUDAMEM_HOST_PAGEABLE;
+    engine.write(to, 0, "wxyz", 4, by_driver);
+    engine.read(to, 0, seen.data(), 4, by_driver);
+    CHECK(std::string(seen.data(), 4) == "wxyz");
+    engine.write_complete(to, 0, "done", 4);
+    const cudamem_piece piece = {0, 2, 2};
+    from.copy_pieces(to, cudamem::span<const cudamem_piece>(&piece, 1), stream);
+    from.read(0, seen);
+    CHECK(std::string(seen.data(), 4) == "necd");
+    engine.trim();
+    CHECK(engine.staging() == 0);
+}
+
+static void managed(const cudamem::context &context, const cudamem::stream &stream)
+{
+    if (cudamem::device_supports(0, CUDAMEM_FEATURE_CONCURRENT_MANAGED) != CUDAMEM_SUPPORT_YES) {
+        std::puts("skipped: concurrent managed access is missing");
+        return;
+    }
+    const cudamem::buffer buffer(cudamem::resource::managed(context), 1 << 21, stream);
+    buffer.advise(CUDAMEM_ADVICE_READ_MOSTLY);
+    CHECK(buffer.is_read_mostly());
+    buffer.advise(CUDAMEM_ADVICE_NOT_READ_MOSTLY);
+    buffer.prefetch(CUDAMEM_LOCATION_DEVICE);
+    buffer.synchronize();
+    const auto last = buffer.prefetched();
+    CHECK(!buffer.is_read_mostly() && last.known && last.location == CUDAMEM_LOCATION_DEVICE && last.number == 0);
+    try {
+        buffer.discard();
+    } catch (const cudamem::error &error) {
+        CHECK(error.status() == CUDAMEM_ERROR_MISSING_SYMBOL || error.status() == CUDAMEM_ERROR_UNSUPPORTED);
+    }
+}
+
+void other_sources()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    signals(context, stream);
+    adaptors(context, stream);
+    sources(context, stream);
+    graphs_and_copies(context, stream);
+    managed(context, stream);
+}

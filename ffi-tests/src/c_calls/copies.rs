@@ -1,0 +1,101 @@
+//! Calls of copy engines: with options, in order of streams, and of many pieces.
+
+use super::{Calls, ROOM};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use cudamem::engine_options::*;
+use cudamem::engine_work::*;
+use cudamem::handles::*;
+
+impl Calls<'_> {
+    pub(super) fn engine_work(&mut self) {
+        let (context, engine, buffer, source) = (self.context(), self.engine(), self.buffer(), self.buffer());
+        let (mapped, stream, pending) = (self.mapped(), self.stream(), self.pending_read());
+        let (offset, from, size) = (self.size(), self.size(), self.size());
+        let room = self.room(size);
+        let (way, threads) = (i32::from(self.byte() % 7), u32::from(self.byte() % 4));
+        let options = cudamem_copy_options {
+            size: size_of::<cudamem_copy_options>(),
+            way,
+            host: i32::from(self.byte() % 4),
+            threads,
+            staging_threads: u32::from(way == CUDAMEM_WAY_MIXED),
+        };
+        let pieces = [
+            cudamem_piece { offset, source_offset: from, size: size % 100 },
+            cudamem_piece { offset: from, source_offset: offset, size: size % 100 },
+        ];
+        let small = size % ROOM;
+        let writes = [
+            cudamem_scatter { offset, source: self.memory.as_ptr().cast(), size: small },
+            cudamem_scatter { offset: from, source: ptr::null(), size: 0 },
+        ];
+        // SAFETY: the room has as many bytes, or is NULL; options and lists are as large as they say.
+        let status = unsafe {
+            match self.byte() % 16 {
+                0 => return self.make_engine(context),
+                1 | 2 => return self.begin_read(engine, stream, buffer, offset, size),
+                3 => return self.tell(|out| cudamem_pending_read_is_done(pending, out)),
+                4 => return self.tell(|out| cudamem_engine_get_staging(engine, out)),
+                5 => cudamem_pending_read_wait(pending),
+                6 => cudamem_engine_write_buffer_with(engine, buffer, offset, room, size, &options),
+                7 => cudamem_engine_read_buffer_with(engine, buffer, offset, room, size, &options),
+                8 => cudamem_engine_write_mapped_with(engine, mapped, offset, room, size, &options),
+                9 => cudamem_engine_read_mapped_with(engine, mapped, offset, room, size, &options),
+                10 => cudamem_engine_write_buffer_on(engine, stream, buffer, offset, room, size),
+                11 => cudamem_engine_write_buffer_complete(engine, buffer, offset, room, size),
+                12 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
+                13 => cudamem_engine_scatter_to_mapped(engine, mapped, writes.as_ptr(), 2),
+                14 => cudamem_buffer_copy_pieces(buffer, source, pieces.as_ptr(), 2, stream),
+                _ => cudamem_engine_trim(engine),
+            }
+        };
+        self.count(status);
+    }
+
+    fn make_engine(&mut self, context: cudamem_context) {
+        let options = cudamem_engine_options {
+            size: size_of::<cudamem_engine_options>(),
+            profile: ptr::null(),
+            cache: ptr::null(),
+            slot_size: usize::from(self.byte()) * 100,
+            slots: u32::from(self.byte() % 4),
+            lanes: u32::from(self.byte() % 3),
+            threads: u32::from(self.byte() % 3),
+            flags: CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST | u32::from(self.byte() % 16) & 12,
+        };
+        self.make(
+            |id| cudamem_engine { id },
+            |made| made.id,
+            // SAFETY: the options are as large as they say.
+            |out| unsafe { cudamem_engine_create_with(context, &options, out) },
+        );
+    }
+
+    /// The destination is there as long as the process, and used again much later: another thread may have made up the read's
+    /// handle, and wait for it while it is destroyed.
+    fn begin_read(
+        &mut self,
+        engine: cudamem_engine,
+        stream: cudamem_stream,
+        buffer: cudamem_buffer,
+        offset: usize,
+        size: usize,
+    ) {
+        let turn = NEXT_PLACE.fetch_add(1, Ordering::Relaxed) % PLACES;
+        let destination = (&raw mut DESTINATIONS).cast::<[u8; PLACE]>().wrapping_add(turn);
+        let size = if size > ROOM { size } else { size % PLACE };
+        let destination = if size < PLACE { destination.cast() } else { ptr::null_mut() };
+        self.make(
+            |id| cudamem_pending_read { id },
+            |made| made.id,
+            // SAFETY: the destination has as many bytes, or is NULL, and stays.
+            |out| unsafe { cudamem_engine_read_buffer_on(engine, stream, buffer, offset, destination, size, out) },
+        );
+    }
+}
+
+const PLACE: usize = 256;
+const PLACES: usize = 4096;
+static NEXT_PLACE: AtomicUsize = AtomicUsize::new(0);
+static mut DESTINATIONS: [[u8; PLACE]; PLACES] = [[0; PLACE]; PLACES];

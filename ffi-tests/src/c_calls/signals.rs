@@ -1,0 +1,119 @@
+//! Calls over flags, counters and rings. No stream is let wait for what may never come.
+
+use super::Calls;
+use core::ptr;
+use cudamem::counter::*;
+use cudamem::handles::*;
+use cudamem::ring::*;
+use cudamem::signal::*;
+
+impl Calls<'_> {
+    pub(super) fn signals(&mut self) {
+        let (context, resource, signals) = (self.context(), self.resource(), self.signal_memory());
+        let (flag, counter, ring, stream) = (self.flag(), self.counter(), self.ring(), self.stream());
+        let (bits, place) = (if self.byte() < 100 { 32 } else { 64 }, i32::from(self.byte() % 5));
+        let (value, small) = (self.number(), u64::from(self.byte() % 8));
+        let options = self.wait();
+        let text = |id| cudamem_text { id };
+        match self.byte() % 24 {
+            0 => self.make(
+                |id| cudamem_signals { id },
+                |made| made.id,
+                |made| cudamem_signals_create(context, small as u32 % 3, made),
+            ),
+            1 => self.make(
+                |id| cudamem_signals { id },
+                |made| made.id,
+                |made| cudamem_signals_create_over(resource, made),
+            ),
+            2 => self.make(text, |made| made.id, |made| cudamem_signals_get_missing(signals, made)),
+            3..6 => self.make(
+                |id| cudamem_flag { id },
+                |made| made.id,
+                |made| cudamem_flag_create(signals, bits, place, made),
+            ),
+            6 => self.make(
+                |id| cudamem_counter { id },
+                |made| made.id,
+                |made| cudamem_counter_create(signals, bits, place % 3, made),
+            ),
+            7..10 => self.make_ring(signals),
+            10 => self.tell(|out| cudamem_flag_load(flag, out)),
+            // SAFETY: the options are as large as they say.
+            11 => self.tell(|out| unsafe { cudamem_flag_wait(flag, place, value, &options, out) }),
+            12 => self.tell(|out| cudamem_flag_get_device_pointer(flag, out)),
+            13 => self.tell(|out| cudamem_counter_add(counter, small, out)),
+            // SAFETY: as above.
+            14 => self.tell(|out| unsafe { cudamem_counter_wait(counter, small, &options, out) }),
+            15 => self.tell(|out| cudamem_counter_get_value(counter, out)),
+            16 => self.tell(|out| cudamem_ring_get_available(ring, out)),
+            17 => self.tell(|out| cudamem_ring_get_descriptor(ring, out)),
+            18..22 => self.use_ring(ring),
+            _ => {
+                let status = match self.byte() % 9 {
+                    0 => cudamem_flag_store(flag, value),
+                    1 => cudamem_flag_store_on_stream(flag, stream, value),
+                    // No word has a bit of none.
+                    2 => cudamem_flag_wait_on_stream(flag, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
+                    3 => cudamem_flag_record_use(flag, stream),
+                    // A count is never below 0.
+                    4 => cudamem_counter_wait_on_stream(counter, stream, 0),
+                    5 => cudamem_counter_store_on_stream(counter, stream, small),
+                    6 => cudamem_counter_record_use(counter, stream),
+                    7 => cudamem_ring_close(ring),
+                    _ => cudamem_ring_record_use(ring, stream),
+                };
+                self.count(status);
+            }
+        }
+    }
+
+    /// A wait that ends soon.
+    fn wait(&mut self) -> cudamem_wait_options {
+        cudamem_wait_options {
+            size: size_of::<cudamem_wait_options>() - usize::from(self.byte() == 0),
+            timeout: 1e-6,
+            shortest_nap: 1e-6,
+            longest_nap: f64::from(self.byte()) * 1e-8,
+            spins: -1,
+            yields: i32::from(self.byte() % 4) - 2,
+        }
+    }
+
+    fn make_ring(&mut self, signals: cudamem_signals) {
+        let huge = self.byte() < 8;
+        let items = if huge { usize::MAX } else { usize::from(self.byte()) };
+        let item_size = usize::from(self.byte() % 100);
+        let options = cudamem_ring_options {
+            size: size_of::<cudamem_ring_options>(),
+            direction: i32::from(self.byte() % 9 / 4),
+            choose_places: i32::from(self.byte() % 2),
+            consumer_place: i32::from(self.byte() % 5),
+            producer_place: i32::from(self.byte() % 5),
+        };
+        let options = if self.byte() < 100 { ptr::null() } else { &raw const options };
+        // SAFETY: the options are as large as they say.
+        self.make(
+            |id| cudamem_ring { id },
+            |made| made.id,
+            |made| unsafe { cudamem_ring_create(signals, items, item_size, options, made) },
+        );
+    }
+
+    fn use_ring(&mut self, ring: cudamem_ring) {
+        // No ring has items of more than 100 bytes.
+        let count = usize::from(self.byte() % 128);
+        let size = if self.byte() == 0 { usize::MAX } else { count * 100 };
+        let items = self.room(size);
+        let options = self.wait();
+        // SAFETY: the room has as many items, or is NULL, and the options are as large as they say.
+        self.tell(|out| unsafe {
+            match options.yields {
+                -2 => cudamem_ring_push(ring, items, count, out),
+                -1 => cudamem_ring_send(ring, items, count, &options, out),
+                0 => cudamem_ring_pop(ring, items, count, out),
+                _ => cudamem_ring_receive(ring, items, count, &options, out),
+            }
+        });
+    }
+}

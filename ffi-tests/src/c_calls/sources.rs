@@ -1,0 +1,223 @@
+//! Calls over adaptors, small pools, virtual memory, memory of the host, and graphs.
+
+use super::{Calls, last_message};
+use core::ffi::{c_char, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use cudamem::adaptor::*;
+use cudamem::graph::*;
+use cudamem::handles::*;
+use cudamem::host_memory::*;
+use cudamem::small_pools::*;
+use cudamem::status::*;
+use cudamem::virtual_memory::*;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+extern "C" fn give_up_later(_: *const c_char, attempt: u32, _: *mut c_void) -> bool {
+    attempt < 2
+}
+
+/// Nothing is recorded: what a launch uses would have to live then.
+extern "C" fn record_nothing(_: cudamem_stream, user: *mut c_void) -> cudamem_status {
+    user.addr() as cudamem_status
+}
+
+extern "C" fn free_box(user: *mut c_void) {
+    // SAFETY: made by `Box::into_raw` of this type, and released once.
+    drop(unsafe { Box::from_raw(user.cast::<[u8; REGISTERED]>()) });
+}
+
+const REGISTERED: usize = 4096;
+
+impl Calls<'_> {
+    pub(super) fn make_adaptor(&mut self) {
+        let (upstream, second, context) = (self.resource(), self.resource(), self.context());
+        let flags = u32::from(self.byte() % 4);
+        let (number, size) = (u64::from(self.byte()), self.size() % (1 << 20));
+        let guards = cudamem_guard_options {
+            size: size_of::<cudamem_guard_options>(),
+            red_zone: size % 1000,
+            quarantine: size,
+            flags,
+            reserved: 0,
+        };
+        let rules = [cudamem_failure_rule { when: flags as i32, reserved: 0, number, probability: 0.5 }];
+        let fixed = cudamem_fixed_pool_options {
+            size: size_of::<cudamem_fixed_pool_options>(),
+            maximum: 0,
+            blocks_per_slab: 1 + number as u32 % 16,
+            reuse: flags as i32,
+        };
+        let memory = cudamem_virtual_options {
+            size: size_of::<cudamem_virtual_options>(),
+            alignment: if number == 0 { 3 } else { 0 },
+            address_hint: 0,
+            peers: ptr::null(),
+            peer_count: usize::from(number == 1),
+            location: flags as i32,
+            node: 0,
+            flags: number as u32 % 9,
+            reserved: 0,
+        };
+        let path = c"/dev/null".as_ptr();
+        let choice = self.byte() % 14;
+        self.make(
+            |id| cudamem_resource { id },
+            |made| made.id,
+            // SAFETY: options and rules are as large as they say, and the path is a text.
+            |out| unsafe {
+                match choice {
+                    0 => cudamem_resource_create_statistics(upstream, out),
+                    1 => cudamem_resource_create_limit(upstream, size, out),
+                    2 => cudamem_resource_create_tracking(upstream, flags & 2, out),
+                    3 => cudamem_resource_create_logging(upstream, path, out),
+                    4 => cudamem_resource_create_recording(upstream, size % 100, out),
+                    5 => cudamem_resource_create_fallback(upstream, second, out),
+                    6 => cudamem_resource_create_retry(upstream, flags, Some(give_up_later), ptr::null_mut(), out),
+                    7 => cudamem_resource_create_aligned(upstream, 1 << (number % 14), out),
+                    8 => cudamem_resource_create_failing(upstream, rules.as_ptr(), 1, out),
+                    9 => cudamem_resource_create_guarded(upstream, &guards, out),
+                    10 => cudamem_fixed_pool_create(upstream, size % 10_000, &fixed, out),
+                    11 => cudamem_ring_pool_create(upstream, size, flags & 3, out),
+                    12 => cudamem_resource_create_virtual(context, &memory, out),
+                    _ => cudamem_resource_create_graph(context, out),
+                }
+            },
+        );
+    }
+
+    pub(super) fn ask_adaptor(&mut self) {
+        let resource = self.resource();
+        let size = self.size() % (1 << 20);
+        let rules = [cudamem_failure_rule { when: 1, reserved: 0, number: 7, probability: 0.0 }];
+        let text = |id| cudamem_text { id };
+        match self.byte() % 16 {
+            0 => self.tell(|out| {
+                let Some(place) = out else { return CUDAMEM_ERROR_INVALID_ARGUMENT };
+                let counts: &mut cudamem_counts = place.write(no_counts());
+                // SAFETY: the struct is as large as it says.
+                unsafe { cudamem_resource_get_counts(resource, counts) }
+            }),
+            1 => self.tell(|out| cudamem_resource_get_limit(resource, out, None)),
+            2 => self.tell(|out| cudamem_resource_get_leaks(resource, out, None)),
+            3 => self.tell(|out| cudamem_resource_flush_log(resource, out)),
+            4 => self.make(text, |made| made.id, |out| cudamem_resource_get_trace(resource, out)),
+            5 => self.tell(|out| cudamem_resource_get_fallback_blocks(resource, out)),
+            6 => self.tell(|out| cudamem_resource_get_failures(resource, out, None)),
+            7 => self.tell(|out| cudamem_resource_check_guards(resource, out, None)),
+            8 => self.tell(|out| cudamem_resource_get_granularity(resource, out)),
+            9 => self.tell(|out| cudamem_resource_get_graph_memory(resource, out, None)),
+            choice => {
+                // SAFETY: there is one rule.
+                let status = unsafe {
+                    match choice {
+                        10 => cudamem_resource_set_limit(resource, size),
+                        11 => cudamem_resource_set_failures(resource, rules.as_ptr(), 1),
+                        12 => cudamem_resource_release_quarantine(resource),
+                        13 => cudamem_fixed_pool_release_unused(resource),
+                        14 => cudamem_ring_pool_synchronize(resource),
+                        _ => cudamem_fixed_pool_reserve(resource, size % 64),
+                    }
+                };
+                self.count(status);
+            }
+        }
+    }
+
+    pub(super) fn use_sources(&mut self) {
+        let (context, resource, stream) = (self.context(), self.resource(), self.stream());
+        let (physical, buffer, graph) = (self.physical(), self.buffer(), self.graph());
+        let executable = self.executable();
+        let (offset, size) = (self.size(), self.size() % (1 << 23));
+        let flags = u32::from(self.byte() % 9);
+        let wrap: fn(u64) -> cudamem_buffer = |id| cudamem_buffer { id };
+        let id: fn(cudamem_buffer) -> u64 = |made| made.id;
+        let options = cudamem_physical_options {
+            size: size_of::<cudamem_physical_options>(),
+            location: flags as i32 / 3,
+            node: 0,
+            flags,
+            reserved: 0,
+        };
+        match self.byte() % 16 {
+            // SAFETY: the options are as large as they say.
+            0 => self.make(
+                |id| cudamem_physical { id },
+                |made| made.id,
+                |out| unsafe { cudamem_physical_create(context, size, &options, out) },
+            ),
+            1 => self.tell(|out| cudamem_physical_get_size(physical, out)),
+            2 => self.export(physical),
+            // SAFETY: one handle.
+            3 => self.make(wrap, id, |out| unsafe { cudamem_resource_map(resource, &physical, 1, stream, out) }),
+            4 | 5 => self.make(wrap, id, |out| cudamem_buffer_create_growable(resource, size, stream, out)),
+            6 | 7 => self.tell(|out| cudamem_buffer_grow(buffer, size, out)),
+            8 => self.tell(|out| cudamem_buffer_get_capacity(buffer, out, None)),
+            9 => self.register(stream, flags & 5),
+            10 => self.tell(|out| cudamem_buffer_is_read_mostly(buffer, offset, size, out)),
+            11 => self.make(
+                |id| cudamem_graph { id },
+                |made| made.id,
+                |out| {
+                    let answer = ptr::without_provenance_mut(usize::from(flags == 0));
+                    cudamem_graph_capture(stream, CUDAMEM_CAPTURE_RELAXED, Some(record_nothing), answer, out)
+                },
+            ),
+            12 => self.make(
+                |id| cudamem_executable { id },
+                |made| made.id,
+                |out| cudamem_graph_instantiate(graph, flags % 3, out),
+            ),
+            13 => self.tell(|out| cudamem_graph_get_node_count(graph, out)),
+            choice => {
+                let status = match (choice, flags) {
+                    (14, _) => cudamem_executable_launch(executable, stream),
+                    (_, 0..3) => cudamem_buffer_shrink(buffer, size),
+                    (_, 3..6) => cudamem_buffer_advise(buffer, offset, size, flags as i32, 1, 0),
+                    _ => cudamem_buffer_prefetch(buffer, offset, size, flags as i32 - 6, 0),
+                };
+                self.count(status);
+            }
+        }
+    }
+
+    fn export(&mut self, physical: cudamem_physical) {
+        let mut file = MaybeUninit::new(-1);
+        let status = cudamem_physical_export(physical, Some(&mut file));
+        if self.count(status) {
+            // SAFETY: written, and the program's to close.
+            drop(unsafe { OwnedFd::from_raw_fd(file.assume_init()) });
+        }
+    }
+
+    fn register(&mut self, stream: cudamem_stream, flags: u32) {
+        let own = Box::into_raw(Box::new([0u8; REGISTERED])).cast::<c_void>();
+        let mut place = MaybeUninit::new(cudamem_buffer { id: 0 });
+        // SAFETY: the memory is there until it is released.
+        let status =
+            unsafe { cudamem_buffer_register(own, REGISTERED, stream, flags, Some(free_box), own, Some(&mut place)) };
+        // SAFETY: it holds what it held before, or what the call wrote.
+        let made = unsafe { place.assume_init() };
+        if self.count(status) {
+            self.handles.push(made.id);
+        } else {
+            assert_eq!(made.id, 0, "a result of a call that failed: {}", last_message());
+            free_box(own);
+        }
+    }
+}
+
+fn no_counts() -> cudamem_counts {
+    cudamem_counts {
+        size: size_of::<cudamem_counts>(),
+        bytes: 0,
+        bytes_peak: 0,
+        bytes_total: 0,
+        blocks: 0,
+        blocks_peak: 0,
+        blocks_total: 0,
+        failed_allocations: 0,
+        failed_frees: 0,
+        sizes: [0; 48],
+    }
+}

@@ -1,0 +1,88 @@
+//! The tables of cases of cuda-mem run through the C library, and, where they are not another test's already, through
+//! cuda-mem itself: what holds for the one holds for the other. Runs over any driver.
+
+use ffi_tests::c_objects::Context;
+use ffi_tests::interface::{CLibrary, Interface, Native};
+use ffi_tests::memory_cases::{Case, copy_cases, pool_cases, resource_cases};
+use ffi_tests::suite::{Outcome, impossible_sizes_are_refused, shared_cases};
+use ffi_tests::{Setup, softgpu_leaks};
+use std::sync::{Mutex, PoisonError};
+
+/// The sizes that each case of mapped memory runs with, in bytes.
+const SIZES: [usize; 7] = [1, 63, 64, 65, 4096, 4097, 1 << 18];
+
+/// Nothing may be left behind, nor misused; what is left can be seen only where no other test runs.
+fn alone(test: impl FnOnce() -> Outcome) -> Outcome {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    let misuse = softgpu::misuse().len();
+    test()?;
+    assert_eq!(setup.driver.take_drop_errors().errors, []);
+    assert_eq!(softgpu::misuse()[misuse..], []);
+    assert_eq!(softgpu_leaks(setup), None);
+    Ok(())
+}
+
+fn over_every_source<I: Interface>(cases: &[(&str, Case<I>)]) -> Outcome {
+    alone(|| {
+        let interface = I::open()?;
+        let sources = interface.sources()?;
+        assert!(!sources.is_empty());
+        for (source_name, source) in sources {
+            for (name, case) in cases {
+                case(&interface, &source).map_err(|error| format!("{name}, {source_name}: {error}"))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn mapped_memory_of_the_c_library() -> Outcome {
+    alone(|| {
+        let context = Context::open()?;
+        // Preferred, and treated as non-coherent.
+        for coherence in [0, 2] {
+            let source = context.mapped_memory(coherence)?;
+            for (name, case) in shared_cases() {
+                for size in SIZES {
+                    case(&source, size).map_err(|error| format!("{name}, {coherence}, {size}: {error}"))?;
+                }
+            }
+            impossible_sizes_are_refused(&source)?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn resources_of_the_c_library() -> Outcome {
+    over_every_source::<CLibrary>(&resource_cases())
+}
+
+#[test]
+fn pools_of_the_c_library() -> Outcome {
+    over_every_source::<CLibrary>(&pool_cases())
+}
+
+#[test]
+fn copies_of_the_c_library() -> Outcome {
+    over_every_source::<CLibrary>(&copy_cases())
+}
+
+#[test]
+fn resources_of_cuda_mem() -> Outcome {
+    over_every_source::<Native>(&resource_cases())
+}
+
+#[test]
+fn pools_of_cuda_mem() -> Outcome {
+    over_every_source::<Native>(&pool_cases())
+}
+
+#[test]
+fn copies_of_cuda_mem() -> Outcome {
+    over_every_source::<Native>(&copy_cases())
+}

@@ -1,0 +1,233 @@
+// Adaptors, pools of one size, and rings of staging: resources before other resources.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_ADAPTOR_HPP
+#define CUDAMEM_ADAPTOR_HPP
+
+#include "resource.hpp"
+#include "values.hpp"
+
+#include <vector>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Calls a function that fills a struct of results, which begins with its size.
+template <typename Results>
+result<Results> fill(cudamem_status (*function)(cudamem_resource, Results *), cudamem_resource resource)
+{
+    Results results{};
+    results.size = sizeof results;
+    const cudamem_status status = function(resource, &results);
+    return give<Results>(status, results);
+}
+
+} // namespace detail
+
+/// Counts what is allocated.
+class counting_adaptor : public resource {
+public:
+    using resource::resource;
+
+    static result<counting_adaptor> create(const resource &upstream)
+    {
+        return detail::make<counting_adaptor>(cudamem_resource_create_statistics, upstream.get());
+    }
+
+    result<cudamem_counts> counts() const { return detail::fill(cudamem_resource_get_counts, get()); }
+    result<void> reset_peaks() const { return check(cudamem_resource_reset_peaks(get())); }
+};
+
+/// Refuses what would make more bytes live than a limit.
+class limit_adaptor : public resource {
+public:
+    using resource::resource;
+
+    static result<limit_adaptor> create(const resource &upstream, std::size_t limit)
+    {
+        return detail::make<limit_adaptor>(cudamem_resource_create_limit, upstream.get(), limit);
+    }
+
+    result<void> set_limit(std::size_t limit) const { return check(cudamem_resource_set_limit(get(), limit)); }
+
+    /// In bytes.
+    result<std::size_t> used() const
+    {
+        std::size_t used = 0;
+        const cudamem_status status = cudamem_resource_get_limit(get(), nullptr, &used);
+        return detail::give<std::size_t>(status, used);
+    }
+};
+
+/// Keeps account of the blocks that are live.
+class tracking_adaptor : public resource {
+public:
+    using resource::resource;
+
+    /// `flags` is 0 or CUDAMEM_TRACKING_BACKTRACES.
+    static result<tracking_adaptor> create(const resource &upstream, std::uint32_t flags = 0)
+    {
+        return detail::make<tracking_adaptor>(cudamem_resource_create_tracking, upstream.get(), flags);
+    }
+
+    result<std::size_t> live_blocks() const
+    {
+        std::size_t blocks = 0;
+        const cudamem_status status = cudamem_resource_get_leaks(get(), &blocks, nullptr);
+        return detail::give<std::size_t>(status, blocks);
+    }
+
+    /// For people.
+    result<std::string> report() const
+    {
+        cudamem_text made{};
+        const cudamem_status status = cudamem_resource_get_leaks(get(), nullptr, &made);
+        return status == CUDAMEM_SUCCESS ? text(made).str() : detail::give<std::string>(status, "");
+    }
+};
+
+/// Finds writes beyond blocks and after their free.
+class guarded_adaptor : public resource {
+public:
+    using resource::resource;
+
+    /// `options.size` is set here.
+    static result<guarded_adaptor> create(const resource &upstream, cudamem_guard_options options = {})
+    {
+        options.size = sizeof options;
+        return detail::make<guarded_adaptor>(cudamem_resource_create_guarded, upstream.get(), &options);
+    }
+
+    /// How many findings there are.
+    result<std::size_t> findings() const
+    {
+        std::size_t findings = 0;
+        const cudamem_status status = cudamem_resource_check_guards(get(), &findings, nullptr);
+        return detail::give<std::size_t>(status, findings);
+    }
+
+    result<void> release_quarantine() const { return check(cudamem_resource_release_quarantine(get())); }
+};
+
+/// Fails allocations by rules.
+class failing_adaptor : public resource {
+public:
+    using resource::resource;
+
+    static result<failing_adaptor> create(const resource &upstream, const std::vector<cudamem_failure_rule> &rules)
+    {
+        return detail::make<failing_adaptor>(cudamem_resource_create_failing, upstream.get(), rules.data(), rules.size());
+    }
+
+    /// How many allocations were asked for since the rules were set, and how many of them were made to fail.
+    result<std::pair<std::uint64_t, std::uint64_t>> counts() const
+    {
+        std::pair<std::uint64_t, std::uint64_t> counts{};
+        const cudamem_status status = cudamem_resource_get_failures(get(), &counts.first, &counts.second);
+        return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, counts);
+    }
+
+    result<void> set_rules(const std::vector<cudamem_failure_rule> &rules) const
+    {
+        return check(cudamem_resource_set_failures(get(), rules.data(), rules.size()));
+    }
+};
+
+/// Adaptors that only allocate.
+namespace adaptor {
+
+/// Allocates from `second` where `first` has no memory left.
+inline result<resource> fallback(const resource &first, const resource &second)
+{
+    return detail::make<resource>(cudamem_resource_create_fallback, first.get(), second.get());
+}
+
+/// Gives blocks that begin at multiples of `alignment`.
+inline result<resource> aligned(const resource &upstream, std::size_t alignment)
+{
+    return detail::make<resource>(cudamem_resource_create_aligned, upstream.get(), alignment);
+}
+
+/// How many live blocks of a fallback are of its second resource.
+inline result<std::size_t> fallback_blocks(const resource &fallback)
+{
+    return detail::get<std::size_t>(cudamem_resource_get_fallback_blocks, fallback.get());
+}
+
+/// Asks again, after a function that may make room.
+inline result<resource> retry(const resource &upstream, std::uint32_t attempts, cudamem_retry_callback callback, void *user)
+{
+    return detail::make<resource>(cudamem_resource_create_retry, upstream.get(), attempts, callback, user);
+}
+
+/// Writes each allocation to a file.
+inline result<resource> logging(const resource &upstream, const char *path)
+{
+    return detail::make<resource>(cudamem_resource_create_logging, upstream.get(), path);
+}
+
+/// Brings all lines of a logging adaptor to its file; gives how many were lost.
+inline result<std::uint64_t> flush_log(const resource &logging)
+{
+    return detail::get<std::uint64_t>(cudamem_resource_flush_log, logging.get());
+}
+
+/// Keeps the newest allocations, for `trace`.
+inline result<resource> recording(const resource &upstream, std::size_t capacity)
+{
+    return detail::make<resource>(cudamem_resource_create_recording, upstream.get(), capacity);
+}
+
+/// What a recording, or a pool with a trace, has kept, as CSV.
+inline result<std::string> trace(const resource &recorded)
+{
+    return detail::get_text(cudamem_resource_get_trace, recorded.get());
+}
+
+} // namespace adaptor
+
+/// A pool of blocks of one size.
+class fixed_pool : public resource {
+public:
+    using resource::resource;
+
+    /// `options.size` is set here.
+    static result<fixed_pool> create(const resource &upstream, std::size_t block_size, cudamem_fixed_pool_options options = {})
+    {
+        options.size = sizeof options;
+        return detail::make<fixed_pool>(cudamem_fixed_pool_create, upstream.get(), block_size, &options);
+    }
+
+    result<cudamem_fixed_pool_statistics> statistics() const
+    {
+        return detail::fill(cudamem_fixed_pool_get_statistics, get());
+    }
+
+    result<void> reserve(std::size_t blocks) const { return check(cudamem_fixed_pool_reserve(get(), blocks)); }
+    result<void> trim(std::size_t keep = 0) const { return check(cudamem_fixed_pool_trim(get(), keep)); }
+    result<void> release_unused() const { return check(cudamem_fixed_pool_release_unused(get())); }
+};
+
+/// A ring of memory for data on its way.
+class ring_pool : public resource {
+public:
+    using resource::resource;
+
+    /// `flags` is 0 or CUDAMEM_RING_POOL_REFUSE.
+    static result<ring_pool> create(const resource &upstream, std::size_t capacity, std::uint32_t flags = 0)
+    {
+        return detail::make<ring_pool>(cudamem_ring_pool_create, upstream.get(), capacity, flags);
+    }
+
+    result<cudamem_ring_pool_statistics> statistics() const
+    {
+        return detail::fill(cudamem_ring_pool_get_statistics, get());
+    }
+
+    result<void> synchronize() const { return check(cudamem_ring_pool_synchronize(get())); }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_ADAPTOR_HPP

@@ -1,0 +1,190 @@
+// Sharing between processes, and channels.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+//     channel.send(cudamem::exported::of(buffer));                          // one process
+//     auto buffer = channel.receive().import_buffer(pool, stream);          // the other, which has the pool
+#ifndef CUDAMEM_SHARING_HPP
+#define CUDAMEM_SHARING_HPP
+
+#include "buffer.hpp"
+#include "event.hpp"
+#include "mapped.hpp"
+
+#include <chrono>
+#include <limits>
+#include <utility>
+#include <vector>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// What goes from one process to another: bytes, and file descriptors.
+class exported : public object<cudamem_export, cudamem_export_destroy> {
+public:
+    using object::object;
+
+    /// The memory of a buffer, or the part of it that the buffer is.
+    static result<exported> of(const buffer &buffer) { return detail::make<exported>(cudamem_buffer_export, buffer.get()); }
+
+    /// A buffer of virtual memory that was made with CUDAMEM_PHYSICAL_SHAREABLE, or a part of one.
+    static result<exported> of(const buffer &buffer, const resource &virtual_memory)
+    {
+        return detail::make<exported>(cudamem_buffer_export_virtual, buffer.get(), virtual_memory.get());
+    }
+
+    /// Mapped memory, or a part of it.
+    static result<exported> of(const mapped &mapped) { return detail::make<exported>(cudamem_mapped_export, mapped.get()); }
+
+    /// A pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE. Who gets it may use all of its memory.
+    static result<exported> of(const resource &pool) { return detail::make<exported>(cudamem_resource_export, pool.get()); }
+
+    /// An event that was made with CUDAMEM_EVENT_SHAREABLE.
+    static result<exported> of(const event &event) { return detail::make<exported>(cudamem_event_export, event.get()); }
+
+    /// Puts together what came by a way of the program's own. The file descriptors are duplicated.
+    static result<exported> create(const void *bytes, std::size_t size, const std::int32_t *files = nullptr,
+                                   std::size_t count = 0)
+    {
+        return detail::make<exported>(cudamem_export_create, bytes, size, files, count);
+    }
+
+    /// What it says of itself; an import checks it.
+    result<cudamem_export_info> info() const
+    {
+        cudamem_export_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_export_get_info(get(), &info);
+        return detail::give<cudamem_export_info>(status, info);
+    }
+
+    /// The bytes, which live as long as this.
+    result<span<const unsigned char>> bytes() const
+    {
+        const void *bytes = nullptr;
+        std::size_t size = 0;
+        const cudamem_status status = cudamem_export_get_bytes(get(), &bytes, &size);
+        const span<const unsigned char> all(static_cast<const unsigned char *>(bytes), size);
+        return detail::give<span<const unsigned char>>(status, all);
+    }
+
+    /// The file descriptors that go with the bytes. They are closed with this.
+    result<span<const std::int32_t>> files() const
+    {
+        const std::int32_t *files = nullptr;
+        std::size_t count = 0;
+        const cudamem_status status = cudamem_export_get_files(get(), &files, &count);
+        return detail::give<span<const std::int32_t>>(status, span<const std::int32_t>(files, count));
+    }
+
+    /// Imports a pool.
+    result<resource> import_pool(const context &context) const
+    {
+        return detail::make<resource>(cudamem_resource_import, context.get(), get());
+    }
+
+    /// Imports memory: of a pool, which was imported before; of cuMemAlloc, by resource::device.
+    result<buffer> import_buffer(const resource &resource, const stream &stream) const
+    {
+        return detail::make<buffer>(cudamem_buffer_import, resource.get(), get(), stream.get());
+    }
+
+    /// Imports mapped memory, by a resource that resource::mapped made.
+    result<mapped> import_mapped(const resource &resource) const
+    {
+        return detail::make<mapped>(cudamem_mapped_import, resource.get(), get());
+    }
+
+    /// Imports an event.
+    result<event> import_event(const context &context) const
+    {
+        return detail::make<event>(cudamem_event_import, context.get(), get());
+    }
+};
+
+/// A time limit in seconds; any std::chrono::duration becomes one.
+using time_limit = std::chrono::duration<double>;
+
+/// No limit.
+inline constexpr time_limit no_limit{std::numeric_limits<double>::infinity()};
+
+/// A connection to another process that carries exports with their file descriptors, and short messages.
+class channel : public object<cudamem_channel, cudamem_channel_destroy> {
+public:
+    using object::object;
+
+    /// Two ends that are connected.
+    static result<std::pair<channel, channel>> create_pair()
+    {
+        cudamem_channel one{}, other{};
+        const cudamem_status status = cudamem_channel_create_pair(&one, &other);
+        if (status != CUDAMEM_SUCCESS) {
+            return fail<std::pair<channel, channel>>(last_error(status));
+        }
+        return std::pair<channel, channel>(channel(one), channel(other));
+    }
+
+    /// Uses a connected Unix stream socket, which is duplicated.
+    static result<channel> open_socket(std::int32_t socket)
+    {
+        return detail::make<channel>(cudamem_channel_open_socket, socket);
+    }
+
+    /// Connects to the listener of a path.
+    static result<channel> connect(const char *path) { return detail::make<channel>(cudamem_channel_connect, path); }
+
+    /// Sets how long each later send or receive may take in all.
+    result<void> set_timeout(time_limit limit) const { return check(cudamem_channel_set_timeout(get(), limit.count())); }
+
+    /// The socket: for poll, and for a child to inherit.
+    result<std::int32_t> socket() const { return detail::get<std::int32_t>(cudamem_channel_get_socket, get()); }
+
+    result<void> send(const exported &exported) const { return check(cudamem_channel_send(get(), exported.get())); }
+
+    result<exported> receive() const { return detail::make<exported>(cudamem_channel_receive, get()); }
+
+    result<void> send_bytes(const void *source, std::size_t size) const
+    {
+        return check(cudamem_channel_send_bytes(get(), source, size));
+    }
+
+    /// Sends the values of an array, a std::string, a std::vector, a std::span, ... .
+    template <typename Values> result<void> send_bytes(const Values &values) const
+    {
+        return send_bytes(std::data(values), detail::size_in_bytes(values));
+    }
+
+    /// Receives a message.
+    result<std::vector<unsigned char>> receive_bytes() const
+    {
+        std::vector<unsigned char> message(CUDAMEM_MESSAGE_SIZE);
+        std::size_t size = 0;
+        const cudamem_status status = cudamem_channel_receive_bytes(get(), message.data(), message.size(), &size);
+        message.resize(size);
+        return detail::give<std::vector<unsigned char>>(status, message);
+    }
+
+    /// Ends the connection for both ends: who waits gets CUDAMEM_ERROR_CLOSED.
+    result<void> shut_down() const { return check(cudamem_channel_shut_down(get())); }
+};
+
+/// Takes connections at a path, whose file it removes at its end.
+class listener : public object<cudamem_listener, cudamem_listener_destroy> {
+public:
+    using object::object;
+
+    static result<listener> create(const char *path) { return detail::make<listener>(cudamem_listener_create, path); }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    explicit listener(const char *path) : listener(create(path)) {}
+#endif
+
+    /// Waits for a connection.
+    result<channel> accept(time_limit limit = no_limit) const
+    {
+        return detail::make<channel>(cudamem_listener_accept, get(), limit.count());
+    }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_SHARING_HPP

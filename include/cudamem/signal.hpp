@@ -1,0 +1,269 @@
+// Flags, counters and rings between the CPU, streams and kernels: the CPU's side. The device's is signal.cuh.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_SIGNAL_HPP
+#define CUDAMEM_SIGNAL_HPP
+
+#include "resource.hpp"
+#include "stream.hpp"
+#include "values.hpp"
+
+#include <chrono>
+#include <type_traits>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// The default wait, which gives up after a time.
+inline cudamem_wait_options within(std::chrono::duration<double> timeout)
+{
+    cudamem_wait_options options{};
+    options.size = sizeof options;
+    options.timeout = timeout.count();
+    return options;
+}
+
+/// A wait that never gives up.
+inline cudamem_wait_options forever() { return within(std::chrono::duration<double>(0)); }
+
+/// The memory that flags, counters and rings of a context are cut from.
+class signals : public object<cudamem_signals, cudamem_signals_destroy> {
+public:
+    using object::object;
+
+    static result<signals> create(const context &context, std::uint32_t flags = 0)
+    {
+        return detail::make<signals>(cudamem_signals_create, context.get(), flags);
+    }
+
+    /// With mapped memory of a resource that resource::mapped made.
+    static result<signals> create(const resource &mapped)
+    {
+        return detail::make<signals>(cudamem_signals_create_over, mapped.get());
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    explicit signals(const context &context, std::uint32_t flags = 0) : signals(create(context, flags)) {}
+#endif
+
+    /// Why all lies in pinned memory; empty where mapped memory is there.
+    result<std::string> missing() const { return detail::get_text(cudamem_signals_get_missing, get()); }
+};
+
+namespace detail {
+
+template <typename Word> constexpr std::uint32_t bits_of_word()
+{
+    static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "signals are such words");
+    return sizeof(Word) * 8;
+}
+
+} // namespace detail
+
+/// A word of std::uint32_t or std::uint64_t that CPU, streams and kernels write and wait for.
+template <typename Word> class flag : public object<cudamem_flag, cudamem_flag_destroy> {
+public:
+    using object::object;
+
+    /// 0 at first. `place` is one of CUDAMEM_PLACE_... .
+    static result<flag> create(const signals &signals, std::int32_t place)
+    {
+        return detail::make<flag>(cudamem_flag_create, signals.get(), detail::bits_of_word<Word>(), place);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    /// 0 at first. `place` is one of CUDAMEM_PLACE_... .
+    flag(const signals &signals, std::int32_t place) : flag(create(signals, place)) {}
+#endif
+
+    result<Word> load() const
+    {
+        std::uint64_t value = 0;
+        const cudamem_status status = cudamem_flag_load(get(), &value);
+        return detail::give<Word>(status, static_cast<Word>(value));
+    }
+
+    result<void> store(Word value) const { return check(cudamem_flag_store(get(), value)); }
+
+    /// Waits until the word compares with `value` (CUDAMEM_COMPARE_...); gives what it was then.
+    result<Word> wait(std::int32_t comparison, Word value, const cudamem_wait_options &options = forever()) const
+    {
+        std::uint64_t seen = 0;
+        const cudamem_status status = cudamem_flag_wait(get(), comparison, value, &options, &seen);
+        return detail::give<Word>(status, static_cast<Word>(seen));
+    }
+
+    /// Lets later work of a stream wait for the word.
+    result<void> wait_on(const stream &stream, std::int32_t comparison, Word value) const
+    {
+        return check(cudamem_flag_wait_on_stream(get(), stream.get(), comparison, value));
+    }
+
+    /// Writes the word when the work of a stream so far is done.
+    result<void> store_on(const stream &stream, Word value) const
+    {
+        return check(cudamem_flag_store_on_stream(get(), stream.get(), value));
+    }
+
+    /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
+    result<std::int32_t> place() const { return detail::get<std::int32_t>(cudamem_flag_get_place, get()); }
+
+    /// Tells the flag of kernels that were launched with its address.
+    result<void> record_use(const stream &stream) const { return check(cudamem_flag_record_use(get(), stream.get())); }
+
+    /// For kernels: the address of a Word.
+    result<std::uint64_t> device_pointer() const
+    {
+        return detail::get<std::uint64_t>(cudamem_flag_get_device_pointer, get());
+    }
+};
+
+/// A word that only grows; the CPU counts, or a stream or kernel does (CUDAMEM_COUNTED_BY_...).
+template <typename Word> class signal_counter : public object<cudamem_counter, cudamem_counter_destroy> {
+public:
+    using object::object;
+
+    static result<signal_counter> create(const signals &signals, std::int32_t by)
+    {
+        return detail::make<signal_counter>(cudamem_counter_create, signals.get(), detail::bits_of_word<Word>(), by);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    signal_counter(const signals &signals, std::int32_t by) : signal_counter(create(signals, by)) {}
+#endif
+
+    /// Counts on, on the CPU; gives the new count.
+    result<Word> add(Word more) const
+    {
+        std::uint64_t count = 0;
+        const cudamem_status status = cudamem_counter_add(get(), more, &count);
+        return detail::give<Word>(status, static_cast<Word>(count));
+    }
+
+    result<Word> value() const
+    {
+        std::uint64_t count = 0;
+        const cudamem_status status = cudamem_counter_get_value(get(), &count);
+        return detail::give<Word>(status, static_cast<Word>(count));
+    }
+
+    /// Waits on the CPU for a count of the device's; gives what it was then.
+    result<Word> wait(Word count, const cudamem_wait_options &options = forever()) const
+    {
+        std::uint64_t seen = 0;
+        const cudamem_status status = cudamem_counter_wait(get(), count, &options, &seen);
+        return detail::give<Word>(status, static_cast<Word>(seen));
+    }
+
+    result<void> wait_on(const stream &stream, Word count) const
+    {
+        return check(cudamem_counter_wait_on_stream(get(), stream.get(), count));
+    }
+
+    result<void> store_on(const stream &stream, Word count) const
+    {
+        return check(cudamem_counter_store_on_stream(get(), stream.get(), count));
+    }
+
+    result<void> record_use(const stream &stream) const { return check(cudamem_counter_record_use(get(), stream.get())); }
+
+    result<std::uint64_t> device_pointer() const
+    {
+        return detail::get<std::uint64_t>(cudamem_counter_get_device_pointer, get());
+    }
+};
+
+/// What both directions of a ring have. Item is plain data.
+template <typename Item> class ring : public object<cudamem_ring, cudamem_ring_destroy> {
+    static_assert(std::is_trivially_copyable_v<Item>, "items are copied as bytes");
+
+public:
+    using object::object;
+
+    /// For a kernel, by value: cudamem::ring_descriptor there.
+    result<cudamem_ring_descriptor> descriptor() const
+    {
+        cudamem_ring_descriptor descriptor{};
+        const cudamem_status status = cudamem_ring_get_descriptor(get(), &descriptor);
+        return detail::give<cudamem_ring_descriptor>(status, descriptor);
+    }
+
+    /// Tells the ring of kernels that were launched with its descriptor.
+    result<void> record_use(const stream &stream) const { return check(cudamem_ring_record_use(get(), stream.get())); }
+
+    /// How many items can be pushed, or popped, now.
+    result<std::size_t> available() const { return detail::get<std::size_t>(cudamem_ring_get_available, get()); }
+    result<std::size_t> capacity() const { return detail::get<std::size_t>(cudamem_ring_get_capacity, get()); }
+    result<bool> is_closed() const { return detail::get<bool>(cudamem_ring_is_closed, get()); }
+
+    /// Closes the CPU's end. The end of the object does it too.
+    result<void> close_end() const { return check(cudamem_ring_close(get())); }
+
+protected:
+    template <typename Ring>
+    static result<Ring> create(const signals &signals, std::size_t items, std::int32_t direction, cudamem_ring_options options)
+    {
+        options.size = sizeof options;
+        options.direction = direction;
+        return detail::make<Ring>(cudamem_ring_create, signals.get(), items, sizeof(Item), &options);
+    }
+};
+
+/// The CPU pushes, a kernel pops.
+template <typename Item> class ring_to_device : public ring<Item> {
+public:
+    using ring<Item>::ring;
+
+    /// `options.size` and `options.direction` are set here.
+    static result<ring_to_device> create(const signals &signals, std::size_t items, cudamem_ring_options options = {})
+    {
+        return ring<Item>::template create<ring_to_device>(signals, items, CUDAMEM_RING_TO_DEVICE, options);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    ring_to_device(const signals &signals, std::size_t items) : ring_to_device(create(signals, items)) {}
+#endif
+
+    /// Pushes as many items as have room; gives how many.
+    result<std::size_t> push(const Item *items, std::size_t count) const
+    {
+        return detail::get<std::size_t>(cudamem_ring_push, this->get(), items, count);
+    }
+
+    /// Pushes at least one item, and waits for room; gives how many: 0 if the other end has closed.
+    result<std::size_t> send(const Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
+    {
+        return detail::get<std::size_t>(cudamem_ring_send, this->get(), items, count, &options);
+    }
+};
+
+/// A kernel pushes, the CPU pops.
+template <typename Item> class ring_from_device : public ring<Item> {
+public:
+    using ring<Item>::ring;
+
+    /// `options.size` and `options.direction` are set here.
+    static result<ring_from_device> create(const signals &signals, std::size_t items, cudamem_ring_options options = {})
+    {
+        return ring<Item>::template create<ring_from_device>(signals, items, CUDAMEM_RING_FROM_DEVICE, options);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    ring_from_device(const signals &signals, std::size_t items) : ring_from_device(create(signals, items)) {}
+#endif
+
+    /// Pops as many items as are there; gives how many.
+    result<std::size_t> pop(Item *items, std::size_t count) const
+    {
+        return detail::get<std::size_t>(cudamem_ring_pop, this->get(), items, count);
+    }
+
+    /// Pops at least one item, and waits for one; gives how many: 0 if the other end has closed and the ring is empty.
+    result<std::size_t> receive(Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
+    {
+        return detail::get<std::size_t>(cudamem_ring_receive, this->get(), items, count, &options);
+    }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_SIGNAL_HPP

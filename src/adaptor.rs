@@ -1,0 +1,554 @@
+//! Adaptors
+//!
+//! Resources that stand before others: they count, limit, log, retry or guard what is allocated through them. An adaptor is a
+//! resource; adaptors and pools may be put before each other in any order. The upstream's handle may be destroyed before the
+//! adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
+
+use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::handles::cudamem_resource;
+use crate::handles::cudamem_text;
+use crate::made::{new_resource, of_sort};
+use crate::message::c_text;
+use crate::resource::Resource;
+use crate::status::cudamem_status;
+use crate::text::new_text;
+use core::ffi::{c_char, c_void};
+use core::mem::size_of;
+use core::slice;
+use cuda_mem::Error;
+use cuda_mem::adaptor::{
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Logging, Recording,
+    Retry, Statistics, Tracking,
+};
+use cuda_mem::memory::kind::Any;
+use std::io::{self, BufWriter};
+
+/// Counts what is allocated: cudamem_resource_get_counts.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_statistics(
+    upstream: cudamem_resource,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_statistics", || {
+        let resource = out("resource", resource)?;
+        resource.write(new_resource(Statistics::new(&object("upstream", upstream)?.share()))?);
+        Ok(())
+    })
+}
+
+/// What an adaptor has counted. Sizes are of the blocks that were given.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_counts {
+    /// sizeof(cudamem_counts), set by the program.
+    pub size: usize,
+    /// Bytes that are live.
+    pub bytes: i64,
+    /// The most bytes that were live since the peaks were reset.
+    pub bytes_peak: i64,
+    /// All bytes that were ever allocated.
+    pub bytes_total: u64,
+    /// Blocks that are live.
+    pub blocks: i64,
+    /// The most blocks that were live since the peaks were reset.
+    pub blocks_peak: i64,
+    /// All blocks that were ever allocated.
+    pub blocks_total: u64,
+    /// Allocations that failed.
+    pub failed_allocations: u64,
+    /// Frees that failed; their blocks are live still.
+    pub failed_frees: u64,
+    /// All blocks that were ever allocated, by size: sizes[n] counts those of 2^n to 2^(n+1) - 1 bytes.
+    pub sizes: [u64; 48],
+}
+
+// SAFETY: numbers of 8 bytes.
+unsafe impl Options for cudamem_counts {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Tells what was counted through cudamem_resource_create_statistics. counts->size is set by the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_get_counts(
+    resource: cudamem_resource,
+    counts: *mut cudamem_counts,
+) -> cudamem_status {
+    run("cudamem_resource_get_counts", || {
+        let found = of_sort::<Statistics<Any>>("resource", resource)?.counts();
+        let mut sizes = [0; 48];
+        for (class, count) in sizes.iter_mut().enumerate() {
+            *count = 1usize.checked_shl(class as u32).map_or(0, |size| found.sizes.of(size));
+        }
+        let answer = cudamem_counts {
+            size: size_of::<cudamem_counts>(),
+            bytes: found.bytes.current,
+            bytes_peak: found.bytes.peak,
+            bytes_total: found.bytes.total,
+            blocks: found.blocks.current,
+            blocks_peak: found.blocks.peak,
+            blocks_total: found.blocks.total,
+            failed_allocations: found.failed_allocations,
+            failed_frees: found.failed_frees,
+            sizes,
+        };
+        // SAFETY: the header's rule for results.
+        unsafe { fill("counts", counts, answer) }
+    })
+}
+
+/// Lets the peaks of cudamem_resource_get_counts begin anew.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_reset_peaks(resource: cudamem_resource) -> cudamem_status {
+    run("cudamem_resource_reset_peaks", || {
+        of_sort::<Statistics<Any>>("resource", resource)?.reset_peaks();
+        Ok(())
+    })
+}
+
+/// Refuses allocations by which more than limit bytes would be live: CUDAMEM_ERROR_OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_limit(
+    upstream: cudamem_resource,
+    limit: usize,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_limit", || {
+        let resource = out("resource", resource)?;
+        resource.write(new_resource(Limit::new(&object("upstream", upstream)?.share(), limit))?);
+        Ok(())
+    })
+}
+
+/// Sets the limit. Blocks that are live stay, also beyond it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_set_limit(resource: cudamem_resource, limit: usize) -> cudamem_status {
+    run("cudamem_resource_set_limit", || {
+        of_sort::<Limit<Any>>("resource", resource)?.set_limit(limit);
+        Ok(())
+    })
+}
+
+/// Gives the limit and how much of it is used, in bytes. Either place may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_limit(
+    resource: cudamem_resource,
+    limit: Out<'_, usize>,
+    used: Out<'_, usize>,
+) -> cudamem_status {
+    run("cudamem_resource_get_limit", || {
+        let adaptor = of_sort::<Limit<Any>>("resource", resource)?;
+        if let Some(limit) = limit {
+            limit.write(adaptor.limit());
+        }
+        if let Some(used) = used {
+            used.write(adaptor.used());
+        }
+        Ok(())
+    })
+}
+
+/// A flag of cudamem_resource_create_tracking: with a backtrace of each allocation, which takes microseconds.
+pub const CUDAMEM_TRACKING_BACKTRACES: u32 = 1;
+
+/// Keeps account of the blocks that are live: cudamem_resource_get_leaks. flags is 0 or CUDAMEM_TRACKING_BACKTRACES.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_tracking(
+    upstream: cudamem_resource,
+    flags: u32,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_tracking", || {
+        let resource = out("resource", resource)?;
+        call::check_flags("flags", flags, CUDAMEM_TRACKING_BACKTRACES)?;
+        let upstream = object("upstream", upstream)?.share();
+        let made = if flags == 0 { Tracking::new(&upstream) } else { Tracking::with_backtraces(&upstream) };
+        resource.write(new_resource(made)?);
+        Ok(())
+    })
+}
+
+/// Gives how many blocks of cudamem_resource_create_tracking are live, and a text for people that tells of each; either place may
+/// be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_leaks(
+    resource: cudamem_resource,
+    blocks: Out<'_, usize>,
+    report: Out<'_, cudamem_text>,
+) -> cudamem_status {
+    run("cudamem_resource_get_leaks", || {
+        let leaks = of_sort::<Tracking<Any>>("resource", resource)?.leak_report();
+        if let Some(report) = report {
+            report.write(new_text(leaks.to_string())?);
+        }
+        if let Some(blocks) = blocks {
+            blocks.write(leaks.blocks.len());
+        }
+        Ok(())
+    })
+}
+
+fn system(call: &'static str, error: &io::Error) -> Error {
+    Error::System { call, code: error.raw_os_error().unwrap_or(0) }
+}
+
+/// Writes each allocation and each free as a line of CSV to a file, in the format of RMM's logs:
+/// Thread,Time,Action,Pointer,Size,Stream. The file is made anew.
+///
+/// Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be made.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_create_logging(
+    upstream: cudamem_resource,
+    path: *const c_char,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_logging", || {
+        let resource = out("resource", resource)?;
+        // SAFETY: the header's rule for texts.
+        let path = unsafe { text("path", path) }?.ok_or_else(|| invalid("path", "NULL", "it names a file"))?;
+        let upstream = object("upstream", upstream)?.share();
+        let file = std::fs::File::create(path).map_err(|error| system("open", &error))?;
+        resource.write(new_resource(Logging::new(&upstream, BufWriter::new(file)))?);
+        Ok(())
+    })
+}
+
+/// Brings all lines of cudamem_resource_create_logging to the file, and gives how many were lost so far in lost, which may be
+/// NULL.
+///
+/// Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be written.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_flush_log(resource: cudamem_resource, lost: Out<'_, u64>) -> cudamem_status {
+    run("cudamem_resource_flush_log", || {
+        let logging = of_sort::<Logging<Any>>("resource", resource)?;
+        logging.flush().map_err(|error| system("write", &error))?;
+        if let Some(lost) = lost {
+            lost.write(logging.lost_lines());
+        }
+        Ok(())
+    })
+}
+
+/// Keeps the capacity newest allocations and frees, of some 100 bytes each: cudamem_resource_get_trace.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_recording(
+    upstream: cudamem_resource,
+    capacity: usize,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_recording", || {
+        let resource = out("resource", resource)?;
+        const MOST_EVENTS: usize = 1 << 24;
+        if capacity > MOST_EVENTS {
+            return Err(invalid("capacity", capacity.to_string(), format!("at most {MOST_EVENTS} events are kept")));
+        }
+        resource.write(new_resource(Recording::new(&object("upstream", upstream)?.share(), capacity))?);
+        Ok(())
+    })
+}
+
+/// Gives the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as CSV: oldest
+/// first, with times, threads and streams. The tool `cuda-mem bench pool` replays such a trace.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_trace(resource: cudamem_resource, csv: Out<'_, cudamem_text>) -> cudamem_status {
+    run("cudamem_resource_get_trace", || {
+        let csv = out("csv", csv)?;
+        let trace = match &*object("resource", resource)? {
+            Resource::Pool(pool) => pool.trace(),
+            _ => of_sort::<Recording<Any>>("resource", resource)?.trace(),
+        };
+        let mut bytes = Vec::new();
+        trace.write(&mut bytes).map_err(|error| system("write", &error))?;
+        csv.write(new_text(String::from_utf8_lossy(&bytes).into_owned())?);
+        Ok(())
+    })
+}
+
+/// Allocates from first, and from second where first has no memory left. Both are of one context and of one kind of access.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_fallback(
+    first: cudamem_resource,
+    second: cudamem_resource,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_fallback", || {
+        let resource = out("resource", resource)?;
+        let (first, second) = (object("first", first)?.share(), object("second", second)?.share());
+        resource.write(new_resource(Fallback::<Any>::new(&first, &second)?)?);
+        Ok(())
+    })
+}
+
+/// Gives how many live blocks of cudamem_resource_create_fallback are of the second resource.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_fallback_blocks(
+    resource: cudamem_resource,
+    blocks: Out<'_, usize>,
+) -> cudamem_status {
+    run("cudamem_resource_get_fallback_blocks", || {
+        let blocks = out("blocks", blocks)?;
+        blocks.write(of_sort::<Fallback<Any>>("resource", resource)?.blocks_of_second());
+        Ok(())
+    })
+}
+
+/// Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
+/// number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
+/// to ask again. It must not unwind.
+pub type cudamem_retry_callback =
+    Option<extern "C" fn(message: *const c_char, attempt: u32, user: *mut c_void) -> bool>;
+
+struct Decide {
+    function: extern "C" fn(*const c_char, u32, *mut c_void) -> bool,
+    user: *mut c_void,
+}
+
+// SAFETY: the header asks for a function that may be called, with what was given, on any thread.
+unsafe impl Send for Decide {}
+// SAFETY: as above.
+unsafe impl Sync for Decide {}
+
+impl Decide {
+    fn call(&self, error: &Error, attempt: u32) -> AfterFailure {
+        let message = c_text(error.to_string());
+        match (self.function)(message.as_ptr(), attempt, self.user) {
+            true => AfterFailure::Again,
+            false => AfterFailure::GiveUp,
+        }
+    }
+}
+
+/// Where there is no memory, calls a function that may make room, and asks again, attempts times at most for one allocation.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_retry(
+    upstream: cudamem_resource,
+    attempts: u32,
+    callback: cudamem_retry_callback,
+    user: *mut c_void,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_retry", || {
+        let resource = out("resource", resource)?;
+        let function = callback.ok_or_else(|| invalid("callback", "NULL", "it is the function to be called"))?;
+        let upstream = object("upstream", upstream)?.share();
+        let decide = Decide { function, user };
+        resource
+            .write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| decide.call(error, attempt)))?);
+        Ok(())
+    })
+}
+
+/// Gives blocks that begin at multiples of alignment, a power of two.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_aligned(
+    upstream: cudamem_resource,
+    alignment: usize,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_aligned", || {
+        let resource = out("resource", resource)?;
+        resource.write(new_resource(Aligned::<Any>::new(&object("upstream", upstream)?.share(), alignment)?)?);
+        Ok(())
+    })
+}
+
+/// Fails the allocation of a number, from 1 on.
+pub const CUDAMEM_FAIL_NTH: i32 = 0;
+/// Fails each allocation whose number is a multiple of number.
+pub const CUDAMEM_FAIL_EVERY_NTH: i32 = 1;
+/// Fails allocations of more than number bytes.
+pub const CUDAMEM_FAIL_LARGER_THAN: i32 = 2;
+/// Fails each allocation with a probability, by chance that number, a seed, decides.
+pub const CUDAMEM_FAIL_BY_CHANCE: i32 = 3;
+
+/// Which allocations fail.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_failure_rule {
+    /// One of CUDAMEM_FAIL_... .
+    pub when: i32,
+    /// 0.
+    pub reserved: i32,
+    /// What CUDAMEM_FAIL_... says.
+    pub number: u64,
+    /// 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0.
+    pub probability: f64,
+}
+
+/// # Safety
+///
+/// `rules` is NULL or points to `count` rules.
+unsafe fn failure_rules(rules: *const cudamem_failure_rule, count: usize) -> Outcome<Vec<FailWhen>> {
+    // SAFETY: this function's contract.
+    let rules = unsafe { list("rules", rules, count) }?;
+    let rule = |rule: &cudamem_failure_rule| {
+        let number = rule.number;
+        if rule.reserved != 0 || !(0.0..=1.0).contains(&rule.probability) {
+            let value = format!("reserved {}, probability {}", rule.reserved, rule.probability);
+            return Err(invalid("rules", value, "reserved is 0, and a probability lies from 0 to 1"));
+        }
+        Ok(match rule.when {
+            CUDAMEM_FAIL_NTH => FailWhen::Nth(number),
+            CUDAMEM_FAIL_EVERY_NTH => FailWhen::EveryNth(number),
+            CUDAMEM_FAIL_LARGER_THAN => FailWhen::LargerThan(usize::try_from(number).unwrap_or(usize::MAX)),
+            CUDAMEM_FAIL_BY_CHANCE => FailWhen::Chance { probability: rule.probability, seed: number },
+            other => return Err(invalid("rules", format!("when {other}"), "it is one of CUDAMEM_FAIL_...")),
+        })
+    };
+    rules.iter().map(rule).collect()
+}
+
+/// Structs of the program's, one after the other.
+///
+/// # Safety
+///
+/// `first` is NULL or points to `count` values, which live during the call.
+pub(crate) unsafe fn list<'call, T>(argument: &'static str, first: *const T, count: usize) -> Outcome<&'call [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
+        return Err(invalid(argument, format!("{count} at {first:p}"), "it points to as many structs"));
+    }
+    // SAFETY: this function's contract.
+    Ok(unsafe { slice::from_raw_parts(first, count) })
+}
+
+/// Fails allocations by count rules, as out of memory, to see what a program does then. The same rules fail the same allocations
+/// in every run. A failed allocation does not reach the upstream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_create_failing(
+    upstream: cudamem_resource,
+    rules: *const cudamem_failure_rule,
+    count: usize,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_failing", || {
+        let resource = out("resource", resource)?;
+        // SAFETY: the header's rule for pointers.
+        let rules = unsafe { failure_rules(rules, count) }?;
+        resource.write(new_resource(FailureInjection::new(&object("upstream", upstream)?.share(), rules))?);
+        Ok(())
+    })
+}
+
+/// Sets the rules of cudamem_resource_create_failing in place of those before, and counts from 1 on again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_set_failures(
+    resource: cudamem_resource,
+    rules: *const cudamem_failure_rule,
+    count: usize,
+) -> cudamem_status {
+    run("cudamem_resource_set_failures", || {
+        // SAFETY: the header's rule for pointers.
+        let rules = unsafe { failure_rules(rules, count) }?;
+        of_sort::<FailureInjection<Any>>("resource", resource)?.set_rules(rules);
+        Ok(())
+    })
+}
+
+/// Gives how many allocations were asked for since the rules were set, and how many of them were made to fail. Either place may
+/// be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_get_failures(
+    resource: cudamem_resource,
+    allocations: Out<'_, u64>,
+    injected: Out<'_, u64>,
+) -> cudamem_status {
+    run("cudamem_resource_get_failures", || {
+        let adaptor = of_sort::<FailureInjection<Any>>("resource", resource)?;
+        if let Some(allocations) = allocations {
+            allocations.write(adaptor.allocations());
+        }
+        if let Some(injected) = injected {
+            injected.write(adaptor.injected());
+        }
+        Ok(())
+    })
+}
+
+/// How blocks are guarded. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_guard_options {
+    /// sizeof(cudamem_guard_options).
+    pub size: usize,
+    /// The zones before and behind each block, in bytes. 256 by default.
+    pub red_zone: usize,
+    /// How much freed memory is held back, in bytes. 16 MiB by default.
+    pub quarantine: usize,
+    /// CUDAMEM_GUARD_... combined by |.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: three sizes and two numbers of 4 bytes.
+unsafe impl Options for cudamem_guard_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// A flag of cudamem_guard_options: no red zones.
+pub const CUDAMEM_GUARD_NO_RED_ZONES: u32 = 1;
+/// A flag of cudamem_guard_options: no freed memory is held back.
+pub const CUDAMEM_GUARD_NO_QUARANTINE: u32 = 2;
+
+/// Finds writes beyond blocks and after their free, for debugging: red zones around blocks, poison in new and freed ones, and a
+/// quarantine of freed ones. A free that finds damage is refused with CUDAMEM_ERROR_DAMAGED, and a second free of the same block
+/// is not. options may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_create_guarded(
+    upstream: cudamem_resource,
+    options: *const cudamem_guard_options,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_guarded", || {
+        let resource = out("resource", resource)?;
+        // SAFETY: the header's rule for options.
+        let chosen = unsafe { self::options("options", options) }?;
+        let known = CUDAMEM_GUARD_NO_RED_ZONES | CUDAMEM_GUARD_NO_QUARANTINE;
+        call::check_flags("options.flags", chosen.flags, known)?;
+        call::check_flags("options.reserved", chosen.reserved, 0)?;
+        let mut settings = GuardSettings::default();
+        for (size, none, place) in [
+            (chosen.red_zone, CUDAMEM_GUARD_NO_RED_ZONES, &mut settings.red_zone),
+            (chosen.quarantine, CUDAMEM_GUARD_NO_QUARANTINE, &mut settings.quarantine),
+        ] {
+            match size {
+                _ if chosen.flags & none != 0 => *place = 0,
+                0 => {}
+                size => *place = size,
+            }
+        }
+        resource.write(new_resource(Guarded::new(&object("upstream", upstream)?.share(), &settings)?)?);
+        Ok(())
+    })
+}
+
+/// Looks for damage now, when all work of the context is done, and gives how many findings there are, and a text for people that
+/// tells of each, which may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_check_guards(
+    resource: cudamem_resource,
+    findings: Out<'_, usize>,
+    report: Out<'_, cudamem_text>,
+) -> cudamem_status {
+    run("cudamem_resource_check_guards", || {
+        let findings = out("findings", findings)?;
+        let damages = of_sort::<Guarded<Any>>("resource", resource)?.check()?;
+        if let Some(report) = report {
+            let lines: Vec<String> = damages.iter().map(ToString::to_string).collect();
+            report.write(new_text(lines.join("\n"))?);
+        }
+        findings.write(damages.len());
+        Ok(())
+    })
+}
+
+/// Checks the blocks in quarantine, and frees them. What is found is told to the callback of cudamem_set_drop_error_callback.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_release_quarantine(resource: cudamem_resource) -> cudamem_status {
+    run("cudamem_resource_release_quarantine", || {
+        of_sort::<Guarded<Any>>("resource", resource)?.release_quarantine();
+        Ok(())
+    })
+}

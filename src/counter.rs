@@ -1,0 +1,229 @@
+//! Counters
+//!
+//! Words that only grow: "so many pieces are ready", which the CPU counts and streams and kernels wait for, or "so many are
+//! done", which a stream or kernel counts and the CPU waits for. Counts may wrap around.
+
+use crate::call::{self, Out, Outcome, destroy, drop_object, handle_type, invalid, object, out, run};
+use crate::handle::Kind;
+use crate::handles::cudamem_counter;
+use crate::handles::cudamem_signals;
+use crate::handles::cudamem_stream;
+use crate::signal::{cudamem_wait_options, narrow, of_bits, wide};
+use crate::status::cudamem_status;
+use cuda_mem::signal::{Counter, DeviceCounter, SignalWord};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A counter of some word.
+#[derive(Debug)]
+pub enum Counted<W: SignalWord> {
+    /// The CPU counts. Threads take turns.
+    ByCpu(Mutex<Counter<W>>),
+    /// The device counts.
+    ByDevice(DeviceCounter<W>),
+}
+
+/// A counter of 32 or of 64 bits.
+#[derive(Debug)]
+pub enum AnyCounter {
+    /// Of 32 bits.
+    Narrow(Counted<u32>),
+    /// Of 64 bits.
+    Wide(Counted<u64>),
+}
+
+handle_type!(cudamem_counter: AnyCounter, Kind::Counter);
+
+/// The CPU counts; streams and kernels wait.
+pub const CUDAMEM_COUNTED_BY_CPU: i32 = 0;
+/// One stream or kernel at a time counts; the CPU and streams wait.
+pub const CUDAMEM_COUNTED_BY_DEVICE: i32 = 1;
+
+/// Makes a counter of 32 or 64 bits, 0 at first. by is one of CUDAMEM_COUNTED_BY_... .
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_create(
+    signals: cudamem_signals,
+    bits: u32,
+    by: i32,
+    counter: Out<'_, cudamem_counter>,
+) -> cudamem_status {
+    run("cudamem_counter_create", || {
+        let counter = out("counter", counter)?;
+        let signals = object("signals", signals)?;
+        let made = of_bits(
+            bits,
+            || Ok(AnyCounter::Narrow(Counted::new(&signals, by)?)),
+            || Ok(AnyCounter::Wide(Counted::new(&signals, by)?)),
+        )?;
+        counter.write(call::new_handle(made)?);
+        Ok(())
+    })
+}
+
+impl<W: SignalWord> Counted<W> {
+    fn new(signals: &cuda_mem::signal::Signals, by: i32) -> Outcome<Self> {
+        match by {
+            CUDAMEM_COUNTED_BY_CPU => Ok(Self::ByCpu(Mutex::new(signals.counter()?))),
+            CUDAMEM_COUNTED_BY_DEVICE => Ok(Self::ByDevice(signals.device_counter()?)),
+            other => Err(invalid("by", other.to_string(), "it is one of CUDAMEM_COUNTED_BY_...")),
+        }
+    }
+
+    fn by_cpu(&self) -> Outcome<MutexGuard<'_, Counter<W>>> {
+        match self {
+            Self::ByCpu(counter) => Ok(lock(counter)),
+            Self::ByDevice(_) => Err(invalid("counter", "one that the device counts", "the CPU has to count it")),
+        }
+    }
+
+    fn by_device(&self) -> Outcome<&DeviceCounter<W>> {
+        match self {
+            Self::ByCpu(_) => Err(invalid("counter", "one that the CPU counts", "the device has to count it")),
+            Self::ByDevice(counter) => Ok(counter),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something with a counter of any kind.
+macro_rules! with {
+    ($counter:expr, $one:ident => $body:expr) => {
+        match $counter {
+            AnyCounter::Narrow(Counted::ByCpu(counter)) => {
+                let $one = &*lock(counter);
+                $body
+            }
+            AnyCounter::Wide(Counted::ByCpu(counter)) => {
+                let $one = &*lock(counter);
+                $body
+            }
+            AnyCounter::Narrow(Counted::ByDevice($one)) => $body,
+            AnyCounter::Wide(Counted::ByDevice($one)) => $body,
+        }
+    };
+}
+
+/// Counts on, on the CPU, after all earlier writes of this thread. Gives the new count in count, which may be NULL.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the device counts.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_add(counter: cudamem_counter, more: u64, count: Out<'_, u64>) -> cudamem_status {
+    run("cudamem_counter_add", || {
+        let now = match &*object("counter", counter)? {
+            AnyCounter::Narrow(counter) => counter.by_cpu()?.add(narrow("more", more)?).into(),
+            AnyCounter::Wide(counter) => counter.by_cpu()?.add(more),
+        };
+        if let Some(count) = count {
+            count.write(now);
+        }
+        Ok(())
+    })
+}
+
+/// Gives the count as it is now. What was done before it was counted is seen after this.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_get_value(counter: cudamem_counter, count: Out<'_, u64>) -> cudamem_status {
+    run("cudamem_counter_get_value", || {
+        let count = out("count", count)?;
+        count.write(with!(&*object("counter", counter)?, counter => wide(counter.value())));
+        Ok(())
+    })
+}
+
+/// Waits on the CPU until the count is at least count, and gives what it was then in seen, which may be NULL. options may be
+/// NULL.
+///
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts; CUDAMEM_ERROR_DRIVER if the
+/// device has failed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_counter_wait(
+    counter: cudamem_counter,
+    count: u64,
+    options: *const cudamem_wait_options,
+    seen: Out<'_, u64>,
+) -> cudamem_status {
+    run("cudamem_counter_wait", || {
+        // SAFETY: the header's rule for options.
+        let policy = unsafe { cudamem_wait_options::policy(options) }?;
+        let now = match &*object("counter", counter)? {
+            AnyCounter::Narrow(counter) => counter.by_device()?.wait(narrow("count", count)?, &policy)?.into(),
+            AnyCounter::Wide(counter) => counter.by_device()?.wait(count, &policy)?,
+        };
+        if let Some(seen) = seen {
+            seen.write(now);
+        }
+        Ok(())
+    })
+}
+
+/// Lets work given to stream from now on wait until the count is at least count.
+///
+/// Errors: as cudamem_flag_wait_on_stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_wait_on_stream(
+    counter: cudamem_counter,
+    stream: cudamem_stream,
+    count: u64,
+) -> cudamem_status {
+    run("cudamem_counter_wait_on_stream", || {
+        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
+        match &*counter {
+            AnyCounter::Narrow(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, narrow("count", count)?)?,
+            AnyCounter::Narrow(Counted::ByDevice(counter)) => counter.wait_on(&stream, narrow("count", count)?)?,
+            AnyCounter::Wide(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, count)?,
+            AnyCounter::Wide(Counted::ByDevice(counter)) => counter.wait_on(&stream, count)?,
+        }
+        Ok(())
+    })
+}
+
+/// Sets a count that the device keeps when all work given to stream so far is done.
+///
+/// Errors: as cudamem_flag_wait_on_stream; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_store_on_stream(
+    counter: cudamem_counter,
+    stream: cudamem_stream,
+    count: u64,
+) -> cudamem_status {
+    run("cudamem_counter_store_on_stream", || {
+        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
+        match &*counter {
+            AnyCounter::Narrow(counter) => counter.by_device()?.store_on(&stream, narrow("count", count)?)?,
+            AnyCounter::Wide(counter) => counter.by_device()?.store_on(&stream, count)?,
+        }
+        Ok(())
+    })
+}
+
+/// Tells the counter that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
+/// nothing else until that work is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_record_use(counter: cudamem_counter, stream: cudamem_stream) -> cudamem_status {
+    run("cudamem_counter_record_use", || {
+        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
+        with!(&*counter, counter => counter.record_use(&stream));
+        Ok(())
+    })
+}
+
+/// Gives the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle lives.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_get_device_pointer(
+    counter: cudamem_counter,
+    pointer: Out<'_, u64>,
+) -> cudamem_status {
+    run("cudamem_counter_get_device_pointer", || {
+        let pointer = out("pointer", pointer)?;
+        pointer.write(with!(&*object("counter", counter)?, counter => counter.device_pointer()));
+        Ok(())
+    })
+}
+
+/// Destroys a counter, as cudamem_flag_destroy. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_counter_destroy(counter: cudamem_counter) -> cudamem_status {
+    run("cudamem_counter_destroy", || destroy("counter", counter, drop_object))
+}

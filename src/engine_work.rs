@@ -1,0 +1,233 @@
+//! Copies of engines in stream order, of many pieces, and complete
+//!
+//! A copy in order of a stream comes after the work given to it so far, and before its later work. The program's memory goes
+//! through page-locked staging of the engine's, so that no such write waits for the stream.
+
+use crate::adaptor::list;
+use crate::buffer::{self};
+use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, object, out, run};
+use crate::handle::Kind;
+use crate::handles::cudamem_buffer;
+use crate::handles::cudamem_engine;
+use crate::handles::cudamem_mapped;
+use crate::handles::cudamem_pending_read;
+use crate::handles::cudamem_stream;
+use crate::status::cudamem_status;
+use core::ffi::c_void;
+use cuda_mem::copy::PendingRead;
+use std::sync::{Mutex, PoisonError};
+
+/// A read under way; none once it was waited for.
+#[derive(Debug)]
+pub struct Pending(Mutex<Option<PendingRead<'static>>>);
+
+handle_type!(cudamem_pending_read: Pending, Kind::PendingRead);
+
+/// Copies size bytes of the host to a buffer, from offset on, in order of a stream. Returns when the source is free again.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is of another device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
+    engine: cudamem_engine,
+    stream: cudamem_stream,
+    buffer: cudamem_buffer,
+    offset: usize,
+    source: *const c_void,
+    size: usize,
+) -> cudamem_status {
+    run("cudamem_engine_write_buffer_on", || {
+        // SAFETY: the header's rule for bytes.
+        let source = unsafe { bytes("source", source, size) }?;
+        let (engine, stream, memory) =
+            (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
+        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_on(&stream, buffer, offset, source))
+    })
+}
+
+/// Begins to copy size bytes of a buffer, from offset on, to the host, in order of a stream. The bytes come to destination with
+/// cudamem_pending_read_wait: it must stay valid, and be used by nothing else, until then, or until the pending read is
+/// destroyed.
+///
+/// Errors: as cudamem_engine_write_buffer_on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
+    engine: cudamem_engine,
+    stream: cudamem_stream,
+    buffer: cudamem_buffer,
+    offset: usize,
+    destination: *mut c_void,
+    size: usize,
+    pending: Out<'_, cudamem_pending_read>,
+) -> cudamem_status {
+    run("cudamem_engine_read_buffer_on", || {
+        let pending = out("pending", pending)?;
+        // SAFETY: the header's rule for bytes; the program keeps them for as long as the read may write them.
+        let destination: &'static mut [u8] = unsafe { bytes_mut("destination", destination, size) }?;
+        let (engine, stream, memory) =
+            (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
+        let read = buffer::with_engine_mut!(&mut *memory.write(), buffer => {
+            engine.read_on(&stream, buffer, offset, destination)
+        })?;
+        pending.write(call::new_handle(Pending(Mutex::new(Some(read))))?);
+        Ok(())
+    })
+}
+
+/// Waits for a read: its destination holds the bytes, and may be used. A second wait does nothing.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_pending_read_wait(pending: cudamem_pending_read) -> cudamem_status {
+    run("cudamem_pending_read_wait", || {
+        // Under the lock: another thread that waits too returns when the bytes are there.
+        let pending = object("pending", pending)?;
+        let mut read = pending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(read.take().map_or(Ok(()), PendingRead::wait)?)
+    })
+}
+
+/// Tells whether cudamem_pending_read_wait has nothing to wait for.
+///
+/// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, done: Out<'_, bool>) -> cudamem_status {
+    run("cudamem_pending_read_is_done", || {
+        let done = out("done", done)?;
+        let pending = object("pending", pending)?;
+        let read = pending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        done.write(read.as_ref().map_or(Ok(true), PendingRead::is_done)?);
+        Ok(())
+    })
+}
+
+/// Destroys a pending read. If it was not waited for, nothing happens to the destination. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_pending_read_destroy(pending: cudamem_pending_read) -> cudamem_status {
+    run("cudamem_pending_read_destroy", || destroy("pending", pending, drop_object))
+}
+
+/// As cudamem_engine_write_buffer; returns when the bytes are in the device's memory, and not only on their way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_write_buffer_complete(
+    engine: cudamem_engine,
+    buffer: cudamem_buffer,
+    offset: usize,
+    source: *const c_void,
+    size: usize,
+) -> cudamem_status {
+    run("cudamem_engine_write_buffer_complete", || {
+        // SAFETY: the header's rule for bytes.
+        let source = unsafe { bytes("source", source, size) }?;
+        let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
+        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source))
+    })
+}
+
+/// As cudamem_engine_write_buffer_complete, to mapped memory: one load over PCIe longer than cudamem_engine_write_mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_write_mapped_complete(
+    engine: cudamem_engine,
+    mapped: cudamem_mapped,
+    offset: usize,
+    source: *const c_void,
+    size: usize,
+) -> cudamem_status {
+    run("cudamem_engine_write_mapped_complete", || {
+        // SAFETY: the header's rule for bytes.
+        let source = unsafe { bytes("source", source, size) }?;
+        let mut memory = object("mapped", mapped)?.clone();
+        Ok(object("engine", engine)?.write_complete(&mut memory, offset, source)?)
+    })
+}
+
+/// One of many writes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_scatter {
+    /// Where it goes in the memory, in bytes.
+    pub offset: usize,
+    /// Where it comes from on the host.
+    pub source: *const c_void,
+    /// How many bytes it has.
+    pub size: usize,
+}
+
+/// The writes as the engine takes them.
+///
+/// # Safety
+///
+/// `writes` is NULL or points to `count` of them, whose sources are readable during the call.
+unsafe fn scattered<'call>(writes: *const cudamem_scatter, count: usize) -> Outcome<Vec<(usize, &'call [u8])>> {
+    // SAFETY: this function's contract.
+    let writes = unsafe { list("writes", writes, count) }?;
+    // SAFETY: as above.
+    let write = |write: &cudamem_scatter| Ok((write.offset, unsafe { bytes("writes", write.source, write.size) }?));
+    writes.iter().map(write).collect()
+}
+
+/// Does count writes to a buffer in their order, so that of two that overlap the later one stays: they are gathered, and sent
+/// with few calls of the driver. Device work given after this sees them.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if one does not fit; those before it are written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
+    engine: cudamem_engine,
+    buffer: cudamem_buffer,
+    writes: *const cudamem_scatter,
+    count: usize,
+) -> cudamem_status {
+    run("cudamem_engine_scatter_to_buffer", || {
+        // SAFETY: the header's rule for pointers.
+        let writes = unsafe { scattered(writes, count) }?;
+        let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
+        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
+    })
+}
+
+/// As cudamem_engine_scatter_to_buffer, to mapped memory: CPU stores with one fence for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_engine_scatter_to_mapped(
+    engine: cudamem_engine,
+    mapped: cudamem_mapped,
+    writes: *const cudamem_scatter,
+    count: usize,
+) -> cudamem_status {
+    run("cudamem_engine_scatter_to_mapped", || {
+        // SAFETY: the header's rule for pointers.
+        let writes = unsafe { scattered(writes, count) }?;
+        let mut memory = object("mapped", mapped)?.clone();
+        Ok(object("engine", engine)?.write_scattered(&mut memory, writes)?)
+    })
+}
+
+/// Where a piece of a copy between two buffers comes from and goes to, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_piece {
+    /// Where it goes in the destination.
+    pub offset: usize,
+    /// Where it comes from in the source.
+    pub source_offset: usize,
+    /// How many bytes it has.
+    pub size: usize,
+}
+
+/// Copies count pieces of source to places of buffer, in order of stream, given to the driver in one call where it has such a
+/// call (CUDA 12.8). They have no order among each other, so they must not overlap in the buffer.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit, CUDAMEM_ERROR_INVALID_ARGUMENT if two overlap, or if both handles
+/// are one: then nothing is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_buffer_copy_pieces(
+    buffer: cudamem_buffer,
+    source: cudamem_buffer,
+    pieces: *const cudamem_piece,
+    count: usize,
+    stream: cudamem_stream,
+) -> cudamem_status {
+    run("cudamem_buffer_copy_pieces", || {
+        // SAFETY: the header's rule for pointers.
+        let pieces = unsafe { list("pieces", pieces, count) }?;
+        buffer::copy_pieces(buffer, source, pieces, stream)
+    })
+}
