@@ -173,12 +173,12 @@ pub extern "C" fn cudamem_view_repack(
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_view_set_layout(
+pub unsafe extern "C" fn cudamem_view_with_layout(
     view: cudamem_view,
     layout: *const cudamem_view_layout,
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
-    run("cudamem_view_set_layout", || {
+    run("cudamem_view_with_layout", || {
         // SAFETY: the header's rule for options.
         let layout = unsafe { Layout::read(layout, None) }?;
         derive(view, result, |view| layout.of(view))
@@ -187,6 +187,6 @@ pub unsafe extern "C" fn cudamem_view_set_layout(
 
 /// Makes a view of the same elements that may only be read.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_view_set_read_only(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
-    run("cudamem_view_set_read_only", || derive(view, result, |view| Ok(view.into_read_only())))
+pub extern "C" fn cudamem_view_make_read_only(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
+    run("cudamem_view_make_read_only", || derive(view, result, |view| Ok(view.into_read_only())))
 }
