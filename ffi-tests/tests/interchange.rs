@@ -8,7 +8,9 @@ use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
 };
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
+use cuda_mem::memory::{
+    DeviceMemory, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::{Setup, alone, delay, pattern};
@@ -25,11 +27,16 @@ fn through(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) 
 
 fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Error> {
     let ordinal = context.device().ordinal();
-    Ok(vec![
+    let mut sources = vec![
         (DeviceMemory::new(context).share(), TensorDevice::Cuda(ordinal)),
         (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
         (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
-    ])
+    ];
+    // A driver may have no such pools.
+    if let Ok(pool) = PinnedPool::new(context, &PoolOptions::default()) {
+        sources.push((pool.share(), TensorDevice::CudaHost));
+    }
+    Ok(sources)
 }
 
 #[test]
