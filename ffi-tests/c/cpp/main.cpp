@@ -1,0 +1,21 @@
+// The tests of the C++ header: on the software GPU nothing is left at the end, and nothing was misused.
+#include "../api/ledger.h"
+#include "test.hpp"
+
+static int drop_errors;
+
+static void on_drop_error(cudamem_status, const char *message, void *)
+{
+    std::fprintf(stderr, "drop error: %s\n", message);
+    drop_errors++;
+}
+
+int main()
+{
+    CHECK(cudamem_set_drop_error_callback(on_drop_error, nullptr) == CUDAMEM_SUCCESS);
+    with_exceptions();
+    without_exceptions();
+    CHECK(drop_errors == 0);
+    check_ledger();
+    return 0;
+}

@@ -1,0 +1,25 @@
+// What the tests of the C++ header share.
+#ifndef TEST_HPP
+#define TEST_HPP
+
+#include "cudamem.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#define CHECK(condition)                                                                                                 \
+    do {                                                                                                                 \
+        if (!(condition)) {                                                                                              \
+            const char *last_message = cudamem_last_error_message();                                                     \
+            std::fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition,                        \
+                         last_message != nullptr ? last_message : "none");                                               \
+            std::exit(1);                                                                                                \
+        }                                                                                                                \
+    } while (0)
+
+// Two files that see results differently, in one program.
+void with_exceptions();
+void without_exceptions();
+
+#endif

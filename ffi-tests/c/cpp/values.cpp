@@ -1,0 +1,86 @@
+// include/cudamem.hpp without exceptions (-fno-exceptions, or CUDAMEM_NO_EXCEPTIONS): functions give values or errors.
+#include "test.hpp"
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+static_assert(std::is_same_v<cudamem::result<int>, cudamem::expected<int, cudamem::error>>);
+#if defined(__cpp_lib_expected)
+static_assert(std::is_same_v<cudamem::result<void>, std::expected<void, cudamem::error>>);
+#endif
+
+template <typename Result> static cudamem_status status_of(const Result &result)
+{
+    if (result) {
+        return CUDAMEM_SUCCESS;
+    }
+    CHECK(std::strlen(result.error().what()) > 20);
+    return result.error().status();
+}
+
+static cudamem::result<std::size_t> size_of(const cudamem::result<cudamem::buffer> &buffer)
+{
+    return buffer ? buffer->size() : cudamem::unexpected<cudamem::error>(buffer.error());
+}
+
+static void objects()
+{
+    const auto context = cudamem::context::open_primary(0);
+    CHECK(context.has_value());
+    const auto stream = cudamem::stream::create(*context);
+    const auto device = cudamem::resource::device(*context);
+    auto pool = cudamem::pool::create(*device);
+    CHECK(stream && device && pool);
+    CHECK(cudamem::describe()->find("\"devices\"") != std::string::npos);
+
+    auto buffer = cudamem::buffer::allocate(*pool, 1000, *stream);
+    CHECK(buffer && buffer->size().value() == 1000 && size_of(buffer).value_or(0) == 1000);
+    const std::vector<int> numbers = {1, 2, 3};
+    std::array<int, 3> read{};
+    CHECK(buffer->write(8, numbers).has_value() && buffer->read(8, read) && read[2] == 3);
+    const auto part = buffer->slice(8, 12);
+    CHECK(part && pool->statistics()->blocks.current == 1);
+    buffer = cudamem::buffer();
+    CHECK(pool->statistics()->blocks.current == 1 && part->read(0, read) && read[1] == 2);
+    buffer = part->slice(0);
+    cudamem::buffer taken = *std::move(buffer);
+    CHECK(taken && !*buffer && taken.close() && taken.close() && !taken);
+
+    // Failures are values, and leave nothing.
+    CHECK(status_of(part->write(11, &read, 4)) == CUDAMEM_ERROR_OUT_OF_RANGE);
+    CHECK(status_of(taken.size()) == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(status_of(cudamem::context::open_primary(-1)) == CUDAMEM_ERROR_DRIVER);
+    CHECK(status_of(part->host_span<int>()) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(status_of(cudamem::check(CUDAMEM_SUCCESS)) == CUDAMEM_SUCCESS);
+    const auto none = size_of(cudamem::buffer::allocate(*pool, SIZE_MAX / 2, *stream));
+    CHECK(!none && none.value_or(5) == 5 && none.error().is_out_of_memory());
+    CHECK(to_string(none.error()).find("CUDAMEM_ERROR_OUT_OF_MEMORY: cudamem_buffer_allocate: ") == 0);
+}
+
+static void containers()
+{
+    const auto context = cudamem::context::open_primary(0);
+    const auto stream = cudamem::stream::create(*context);
+    const auto pool = cudamem::pool::create(*cudamem::resource::pinned(*context));
+    {
+        const auto memory = cudamem::memory_resource::create(*pool, *stream);
+        std::pmr::vector<std::pmr::string> words(100, "a string that is too long for its small buffer", memory->get());
+        const auto allocator = cudamem::allocator<int>::create(*pool, *stream);
+        const std::list<int, cudamem::allocator<int>> numbers(100, 3, *allocator);
+        CHECK(words[99].size() == 46 && numbers.back() == 3 && pool->statistics()->blocks.current >= 200);
+    }
+    CHECK(pool->statistics()->blocks.current == 0);
+    const auto device = cudamem::resource::device(*context);
+    CHECK(status_of(cudamem::memory_resource::create(*device, *stream)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(status_of(cudamem::allocator<int>::create(*device, *stream)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
+void without_exceptions()
+{
+    objects();
+    containers();
+}

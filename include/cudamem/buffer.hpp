@@ -1,0 +1,126 @@
+// Buffers.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_BUFFER_HPP
+#define CUDAMEM_BUFFER_HPP
+
+#include "resource.hpp"
+#include "stream.hpp"
+#include "values.hpp"
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// Memory of any source, with a home stream.
+class buffer : public object<cudamem_buffer, cudamem_buffer_destroy> {
+public:
+    using object::object;
+
+    static result<buffer> allocate(const resource &resource, std::size_t size, const stream &stream)
+    {
+        return detail::make<buffer>(cudamem_buffer_allocate, resource.get(), size, stream.get());
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    buffer(const resource &resource, std::size_t size, const stream &stream) : buffer(allocate(resource, size, stream)) {}
+#endif
+
+    /// Uses memory of the program's: `release` is called with `user` when it is used no more; without, it must outlive this.
+    static result<buffer> borrow(std::uint64_t pointer, std::size_t size, const stream &stream,
+                                 cudamem_release_callback release = nullptr, void *user = nullptr)
+    {
+        return detail::make<buffer>(cudamem_buffer_borrow, pointer, size, stream.get(), release, user);
+    }
+
+    /// A part, which shares the ownership.
+    result<buffer> slice(std::size_t offset, std::size_t size = whole_size) const
+    {
+        return detail::make<buffer>(cudamem_buffer_slice, get(), offset, size);
+    }
+
+    /// In bytes.
+    result<std::size_t> size() const { return detail::get<std::size_t>(cudamem_buffer_get_size, get()); }
+
+    result<std::uint64_t> device_pointer() const
+    {
+        return detail::get<std::uint64_t>(cudamem_buffer_get_device_pointer, get());
+    }
+
+    result<void *> host_pointer() const { return detail::get<void *>(cudamem_buffer_get_host_pointer, get()); }
+
+    /// The memory as values that the CPU reads and writes; as with `host_pointer`, device work on it is waited for before.
+    template <typename Value> result<span<Value>> host_span() const
+    {
+        return detail::host_span<Value>(cudamem_buffer_get_host_pointer, cudamem_buffer_get_size, get());
+    }
+
+    /// CUDAMEM_ACCESS_... combined by |.
+    result<std::uint32_t> access() const { return detail::get<std::uint32_t>(cudamem_buffer_get_access, get()); }
+
+    result<void> write(std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_buffer_write(get(), offset, source, size));
+    }
+
+    /// Writes the values of an array, a std::vector, a std::span, ... . The offset is in bytes.
+    template <typename Values> result<void> write(std::size_t offset, const Values &values) const
+    {
+        return write(offset, std::data(values), detail::size_in_bytes(values));
+    }
+
+    result<void> read(std::size_t offset, void *destination, std::size_t size) const
+    {
+        return check(cudamem_buffer_read(get(), offset, destination, size));
+    }
+
+    /// Reads as many values as an array, a std::vector, a std::span, ... has. The offset is in bytes.
+    template <typename Values> result<void> read(std::size_t offset, Values &&values) const
+    {
+        return read(offset, std::data(values), detail::size_in_bytes(values));
+    }
+
+    result<void> copy(std::size_t offset, const buffer &source, std::size_t source_offset = 0,
+                      std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_copy(get(), offset, source.get(), source_offset, size));
+    }
+
+    /// Fills with a value of 1, 2, 4, 8 or 16 bytes.
+    template <typename Value> result<void> fill(std::size_t offset, std::size_t size, const Value &value) const
+    {
+        static_assert(std::is_trivially_copyable_v<Value>, "a value is filled in as bytes");
+        return check(cudamem_buffer_fill(get(), offset, size, &value, sizeof value));
+    }
+
+    /// Whether both hold the same bytes.
+    result<bool> equals(const buffer &other) const { return detail::get<bool>(cudamem_buffer_equals, get(), other.get()); }
+
+    result<void> flush(std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_flush(get(), offset, size));
+    }
+
+    result<void> invalidate(std::size_t offset = 0, std::size_t size = whole_size) const
+    {
+        return check(cudamem_buffer_invalidate(get(), offset, size));
+    }
+
+    result<void> set_stream(const stream &stream) const { return check(cudamem_buffer_set_stream(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_buffer_record_use(get(), stream.get())); }
+    result<void> synchronize() const { return check(cudamem_buffer_synchronize(get())); }
+
+    using object::close;
+
+    /// Ends the buffer now, and frees in order of another stream. Where that fails, it stays.
+    result<void> close(const stream &stream)
+    {
+        const cudamem_status status = cudamem_buffer_destroy_on(get(), stream.get());
+        if (status == CUDAMEM_SUCCESS) {
+            release();
+        }
+        return check(status);
+    }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_BUFFER_HPP

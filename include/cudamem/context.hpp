@@ -1,0 +1,43 @@
+// Contexts.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_CONTEXT_HPP
+#define CUDAMEM_CONTEXT_HPP
+
+#include "object.hpp"
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// A context.
+class context : public object<cudamem_context, cudamem_context_destroy> {
+public:
+    using object::object;
+
+    /// The primary context of a device.
+    static result<context> open_primary(std::int32_t ordinal)
+    {
+        return detail::make<context>(cudamem_context_open_primary, ordinal);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    /// The primary context of a device.
+    explicit context(std::int32_t ordinal) : context(open_primary(ordinal)) {}
+#endif
+
+    /// A context of its own.
+    static result<context> create(std::int32_t ordinal) { return detail::make<context>(cudamem_context_create, ordinal); }
+
+    /// Uses a CUcontext of the program's, which must outlive this.
+    static result<context> borrow(void *raw) { return detail::make<context>(cudamem_context_borrow, raw); }
+
+    /// The CUcontext.
+    result<void *> raw() const { return detail::get<void *>(cudamem_context_get_raw, get()); }
+
+    result<std::int32_t> device() const { return detail::get<std::int32_t>(cudamem_context_get_device, get()); }
+
+    result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_CONTEXT_HPP

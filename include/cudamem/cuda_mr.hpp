@@ -1,0 +1,167 @@
+// Memory of a resource for libraries that take cuda::mr resources: CCCL (Thrust, CUB), RMM and what is built on it.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Needs CCCL 3.1 or later (CUDA 13.1; RMM brings its own) and the headers of the CUDA runtime.
+//
+//     auto context = std::make_shared<cudamem::context>(0);
+//     auto pool = std::make_shared<cudamem::pool>(cudamem::resource::device(*context));
+//     rmm::mr::set_current_device_resource(cudamem::device_resource(context, pool));
+#ifndef CUDAMEM_CUDA_MR_HPP
+#define CUDAMEM_CUDA_MR_HPP
+
+#include "blocks.hpp"
+#include "context.hpp"
+#include "pool.hpp"
+
+#if !__has_include(<cuda/memory_resource>) || !__has_include(<cuda_runtime_api.h>)
+#error "cudamem/cuda_mr.hpp needs CCCL (cuda/memory_resource) and the headers of the CUDA runtime (cuda_runtime_api.h)"
+#endif
+#include <cuda/memory_resource>
+#include <cuda/stream_ref>
+#if CCCL_VERSION < 3001000
+#error "cudamem/cuda_mr.hpp needs CCCL 3.1 or later, whose resources take a cuda::stream_ref first"
+#endif
+
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <unordered_map>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// Models cuda::mr::resource_with<Properties...> over any resource of this library. Copies are the same one; it keeps context and
+/// resource alive. Threads may use it at once.
+///
+/// Streams are those of the context. Before a stream that memory of a pool was for is destroyed, call `release_stream`.
+///
+/// Where there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
+/// exceptions both end the program with a message. So does always what is given back twice.
+template <typename... Properties> class cuda_resource {
+    template <typename Property> static constexpr bool has = (std::is_same_v<Property, Properties> || ...);
+    static_assert(has<cuda::mr::device_accessible> || has<cuda::mr::host_accessible>, "somebody has to address the memory");
+
+public:
+    /// What cuda::mr asks of a resource that is taken without naming its properties.
+    using default_queries = cuda::mr::properties_list<Properties...>;
+
+    static result<cuda_resource> create(std::shared_ptr<const context> context, std::shared_ptr<const resource> resource)
+    {
+        cuda_resource made(std::make_shared<state>(std::move(context), std::move(resource)));
+        return detail::check_access(made.state_->resource->get(), access_, "cudamem::cuda_resource", std::move(made));
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    /// Memory of the resource has to be for whom the properties say.
+    cuda_resource(std::shared_ptr<const context> context, std::shared_ptr<const resource> resource)
+        : cuda_resource(create(std::move(context), std::move(resource)))
+    {
+    }
+#endif
+
+    // No moves: what was moved from stays a resource.
+    cuda_resource(const cuda_resource &) noexcept = default;
+    cuda_resource &operator=(const cuda_resource &) noexcept = default;
+
+    /// For work of the stream from now on.
+    [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t size, std::size_t alignment = default_alignment)
+    {
+        const cudamem_stream handle = state_->handle_of(stream.get());
+        return state_->blocks.allocate(state_->resource->get(), size, alignment, handle, access_);
+    }
+
+    /// Frees when the work given to the stream so far is done, and that of the stream that the memory was allocated for.
+    void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
+    {
+        buffer block = state_->blocks.take(pointer);
+        const cudamem_status status = cudamem_buffer_destroy_on(block.get(), state_->handle_of(stream.get()));
+        if (status == CUDAMEM_SUCCESS) {
+            static_cast<void>(block.release());
+        }
+    }
+
+    /// For every stream, and for the CPU, at once.
+    [[nodiscard]] void *allocate_sync(std::size_t size, std::size_t alignment = default_alignment)
+    {
+        void *const pointer = allocate(cudaStream_t{}, size, alignment);
+        const cudamem_status status = cudamem_stream_synchronize(state_->handle_of(nullptr));
+        if (status != CUDAMEM_SUCCESS) {
+            const error error = last_error(status);
+            state_->blocks.take(pointer);
+            detail::throw_allocation_failure(error);
+        }
+        return pointer;
+    }
+
+    /// The work on the memory is done.
+    void deallocate_sync(void *pointer, std::size_t, std::size_t = default_alignment) noexcept
+    {
+        state_->blocks.take(pointer);
+    }
+
+    /// Waits for the work of a stream, and lets go of it: before it is destroyed. The resource has to be a pool.
+    result<void> release_stream(cuda::stream_ref stream)
+    {
+        return check(cudamem_pool_release_stream(state_->resource->get(), state_->handle_of(stream.get())));
+    }
+
+    bool operator==(const cuda_resource &other) const noexcept { return state_ == other.state_; }
+    bool operator!=(const cuda_resource &other) const noexcept { return state_ != other.state_; }
+
+    template <typename Property, std::enable_if_t<has<Property>, int> = 0>
+    friend constexpr void get_property(const cuda_resource &, Property) noexcept
+    {
+    }
+
+private:
+    static constexpr std::size_t default_alignment = cuda::mr::default_cuda_malloc_alignment;
+
+    static constexpr std::uint32_t access_ = (has<cuda::mr::device_accessible> ? CUDAMEM_ACCESS_DEVICE : 0) |
+                                             (has<cuda::mr::host_accessible> ? CUDAMEM_ACCESS_HOST : 0);
+
+    struct state {
+        state(std::shared_ptr<const cudamem::context> of, std::shared_ptr<const cudamem::resource> over)
+            : context(std::move(of)), resource(std::move(over))
+        {
+        }
+
+        /// A stream that is used again under its old handle is the same to the library, so that handles are kept.
+        cudamem_stream handle_of(cudaStream_t raw)
+        {
+            return streams.with(raw, [&](auto &known) {
+                const auto found = known.find(raw);
+                if (found != known.end()) {
+                    return found->second.get();
+                }
+                cudamem_stream made{};
+                const cudamem_status status = cudamem_stream_borrow(context->get(), raw, &made);
+                if (status != CUDAMEM_SUCCESS) {
+                    detail::throw_allocation_failure(last_error(status));
+                }
+                return known.emplace(raw, stream(made)).first->second.get();
+            });
+        }
+
+        std::shared_ptr<const cudamem::context> context;
+        std::shared_ptr<const cudamem::resource> resource;
+        detail::blocks blocks;
+        detail::table<stream> streams;
+    };
+
+    explicit cuda_resource(std::shared_ptr<state> made) : state_(std::move(made)) {}
+
+    std::shared_ptr<state> state_;
+};
+
+/// For what device memory, pinned memory, and others that kernels address.
+using device_resource = cuda_resource<cuda::mr::device_accessible>;
+
+/// For what kernels and the CPU address alike: pinned and managed memory, and pools of them.
+using host_device_resource = cuda_resource<cuda::mr::device_accessible, cuda::mr::host_accessible>;
+
+static_assert(cuda::mr::resource_with<device_resource, cuda::mr::device_accessible>);
+static_assert(cuda::mr::resource_with<host_device_resource, cuda::mr::device_accessible, cuda::mr::host_accessible>);
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_CUDA_MR_HPP

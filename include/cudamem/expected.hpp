@@ -1,0 +1,103 @@
+// A value or an error, where the standard library has no std::expected (C++23).
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_EXPECTED_HPP
+#define CUDAMEM_EXPECTED_HPP
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#include <variant>
+
+namespace cudamem {
+inline namespace own_expected {
+
+/// An error, to make an `expected` of.
+template <typename Error> class unexpected {
+public:
+    explicit unexpected(Error error) : error_(std::move(error)) {}
+
+    const Error &error() const & noexcept { return error_; }
+    Error &&error() && noexcept { return std::move(error_); }
+
+private:
+    Error error_;
+};
+
+/// A value or an error: the part of C++23's std::expected that programs mostly use. To take the value where there is none,
+/// or the error where there is none, ends the program, as without exceptions it does there too.
+template <typename Value, typename Error> class [[nodiscard]] expected {
+public:
+    using value_type = Value;
+    using error_type = Error;
+
+    expected(Value value) : content_(std::in_place_index<0>, std::move(value)) {}
+    expected(unexpected<Error> error) : content_(std::in_place_index<1>, std::move(error).error()) {}
+
+    bool has_value() const noexcept { return content_.index() == 0; }
+    explicit operator bool() const noexcept { return has_value(); }
+
+    Value &value() & { return *content<0>(); }
+    const Value &value() const & { return *content<0>(); }
+    Value &&value() && { return std::move(*content<0>()); }
+
+    Value &operator*() & { return value(); }
+    const Value &operator*() const & { return value(); }
+    Value &&operator*() && { return std::move(*this).value(); }
+    Value *operator->() { return content<0>(); }
+    const Value *operator->() const { return content<0>(); }
+
+    const Error &error() const { return *content<1>(); }
+
+    template <typename Other> Value value_or(Other &&other) const &
+    {
+        return has_value() ? value() : static_cast<Value>(std::forward<Other>(other));
+    }
+
+    template <typename Other> Value value_or(Other &&other) &&
+    {
+        return has_value() ? std::move(*this).value() : static_cast<Value>(std::forward<Other>(other));
+    }
+
+private:
+    template <std::size_t Index> auto *content() { return checked(std::get_if<Index>(&content_)); }
+    template <std::size_t Index> const auto *content() const { return checked(std::get_if<Index>(&content_)); }
+
+    template <typename Content> Content *checked(Content *content) const
+    {
+        if (content == nullptr) {
+            std::fputs(has_value() ? "cudamem::expected: there is no error\n" : "cudamem::expected: there is no value: ", stderr);
+            if (!has_value()) {
+                std::fprintf(stderr, "%s\n", std::get_if<1>(&content_)->what());
+            }
+            std::abort();
+        }
+        return content;
+    }
+
+    std::variant<Value, Error> content_;
+};
+
+/// Success or an error.
+template <typename Error> class [[nodiscard]] expected<void, Error> {
+public:
+    using value_type = void;
+    using error_type = Error;
+
+    expected() : content_(std::monostate{}) {}
+    expected(unexpected<Error> error) : content_(std::move(error)) {}
+
+    bool has_value() const noexcept { return content_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }
+    void value() const { static_cast<void>(content_.value()); }
+    void operator*() const { value(); }
+    const Error &error() const { return content_.error(); }
+
+private:
+    expected<std::monostate, Error> content_;
+};
+
+} // namespace own_expected
+} // namespace cudamem
+
+#endif // CUDAMEM_EXPECTED_HPP

@@ -1,0 +1,99 @@
+// What owns one handle of cudamem.h.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_OBJECT_HPP
+#define CUDAMEM_OBJECT_HPP
+
+#include "error.hpp"
+
+#include <cstddef>
+#include <utility>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// As a size: all from the offset on.
+inline constexpr std::size_t whole_size = CUDAMEM_WHOLE_SIZE;
+
+/// Owns one handle.
+template <typename Handle, cudamem_status (*Destroy)(Handle)> class object {
+public:
+    using handle_type = Handle;
+
+    /// Holds the null handle.
+    object() noexcept : handle_{0} {}
+
+    /// Takes a handle of cudamem.h over.
+    explicit object(Handle handle) noexcept : handle_(handle) {}
+
+    object(object &&other) noexcept : handle_(other.release()) {}
+
+    object &operator=(object &&other) noexcept
+    {
+        if (this != &other) {
+            static_cast<void>(Destroy(handle_));
+            handle_ = other.release();
+        }
+        return *this;
+    }
+
+    object(const object &) = delete;
+    object &operator=(const object &) = delete;
+
+    ~object() { static_cast<void>(Destroy(handle_)); }
+
+    /// The handle, which stays this object's.
+    Handle get() const noexcept { return handle_; }
+
+    /// Gives the handle away.
+    Handle release() noexcept { return std::exchange(handle_, Handle{0}); }
+
+    /// Whether there is a handle.
+    explicit operator bool() const noexcept { return handle_.id != 0; }
+
+    /// Ends the object now. Where that fails, it stays.
+    result<void> close()
+    {
+        const cudamem_status status = Destroy(handle_);
+        if (status == CUDAMEM_SUCCESS) {
+            handle_ = Handle{0};
+        }
+        return check(status);
+    }
+
+private:
+    Handle handle_;
+};
+
+/// A text of the library.
+class text : public object<cudamem_text, cudamem_text_destroy> {
+public:
+    using object::object;
+
+    result<std::string> str() const
+    {
+        const char *characters = nullptr;
+        std::size_t length = 0;
+        const cudamem_status status = cudamem_text_get(get(), &characters, &length);
+        return detail::give<std::string>(status, std::string(characters != nullptr ? characters : "", length));
+    }
+};
+
+namespace detail {
+
+/// Calls a function of the C library whose last argument is the place of a text.
+template <typename... Parameters, typename... Arguments>
+result<std::string> get_text(cudamem_status (*function)(Parameters...), Arguments... arguments)
+{
+    cudamem_text made{};
+    const cudamem_status status = function(arguments..., &made);
+    return status == CUDAMEM_SUCCESS ? text(made).str() : give<std::string>(status, "");
+}
+
+} // namespace detail
+
+/// What serves on this machine, as JSON.
+inline result<std::string> describe() { return detail::get_text(cudamem_describe); }
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_OBJECT_HPP

@@ -1,0 +1,56 @@
+// Streams.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_STREAM_HPP
+#define CUDAMEM_STREAM_HPP
+
+#include "context.hpp"
+
+CUDAMEM_NAMESPACE_BEGIN
+
+class event;
+
+/// A stream.
+class stream : public object<cudamem_stream, cudamem_stream_destroy> {
+public:
+    using object::object;
+
+    static result<stream> create(const context &context, std::uint32_t flags = 0, std::int32_t priority = 0)
+    {
+        cudamem_stream_options options{};
+        options.size = sizeof options;
+        options.flags = flags;
+        options.priority = priority;
+        return detail::make<stream>(cudamem_stream_create, context.get(), &options);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    explicit stream(const context &context, std::uint32_t flags = 0, std::int32_t priority = 0)
+        : stream(create(context, flags, priority))
+    {
+    }
+#endif
+
+    /// Uses a CUstream or cudaStream_t of the program's, which must outlive this.
+    static result<stream> borrow(const context &context, void *raw)
+    {
+        return detail::make<stream>(cudamem_stream_borrow, context.get(), raw);
+    }
+
+    /// The CUstream or cudaStream_t.
+    result<void *> raw() const { return detail::get<void *>(cudamem_stream_get_raw, get()); }
+
+    result<void> synchronize() const { return check(cudamem_stream_synchronize(get())); }
+
+    result<bool> is_done() const { return detail::get<bool>(cudamem_stream_is_done, get()); }
+
+    /// Lets later work wait for an event (event.hpp).
+    result<void> wait(const event &event) const;
+
+    /// Lets later work wait for all work of the other so far.
+    result<void> join(const stream &other) const { return check(cudamem_stream_join(get(), other.get())); }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_STREAM_HPP
