@@ -30,6 +30,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/interchange.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory_resource.hpp"
 #include "cudamem/object.hpp"
@@ -37,5 +38,6 @@
 #include "cudamem/resource.hpp"
 #include "cudamem/stream.hpp"
 #include "cudamem/values.hpp"
+#include "cudamem/view.hpp"
 
 #endif // CUDAMEM_HPP
