@@ -69,6 +69,19 @@ impl Library {
     }
 }
 
+/// Lets a program that was built with AddressSanitizer run: libraries that were loaded stay loaded, and with them what
+/// describes them.
+///
+/// # Panics
+///
+/// The folder is not writable.
+pub fn tolerate_known_leaks(command: &mut Command, folder: &Path) {
+    // Other tests run such programs too meanwhile.
+    let known = folder.join(format!("leaks.{:?}", std::thread::current().id()));
+    std::fs::write(&known, "leak:cuda_sys::load::open\nleak:cuda-sys/src/load.rs\n").expect("the folder is writable");
+    command.env("LSAN_OPTIONS", format!("suppressions={}:print_suppressions=0", known.display()));
+}
+
 /// Where this test's executable lies, in the folder of the build.
 fn target_folder() -> PathBuf {
     let executable = std::env::current_exe().unwrap_or_default();

@@ -6,6 +6,9 @@ use std::process::Command;
 /// Nothing is let pass.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
+/// As [`WARNINGS`], and what programs of others may have switched on: for headers that they include.
+pub const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
+
 /// The project's folder.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -2,7 +2,7 @@
 //! and run over the driver that the environment names, else over the software GPU as a library. Each case runs in a process
 //! of its own, at whose end the software GPU has nothing left and was not misused.
 
-use ffi_tests::c_library::Library;
+use ffi_tests::c_library::{Library, tolerate_known_leaks};
 use ffi_tests::compilers::{is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,14 +34,10 @@ fn build(name: &str, compiler: &str, arguments: &[&str], link: &[String]) -> Pat
 /// Runs every case of a program; gives how many there are.
 fn run_cases(program: &Path, library: &Library) -> usize {
     std::fs::create_dir_all(folder()).expect("the folder for temporary files is writable");
-    // Libraries that were loaded stay loaded, and with them what describes them.
-    let known = folder().join("leaks");
-    std::fs::write(&known, "leak:cuda_sys::load::open\nleak:cuda-sys/src/load.rs\n").expect("the folder is writable");
-    let options = format!("suppressions={}:print_suppressions=0", known.display());
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
-        command.env("LSAN_OPTIONS", &options);
+        tolerate_known_leaks(&mut command, &folder());
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
         println!("passed");
@@ -62,33 +58,6 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
     if is_there("gcc") {
         let program = build("static-gcc", "gcc", &["-std=c11", "-g"], &library.link_static());
         assert_eq!(run_cases(&program, &library), 25);
-    }
-}
-
-/// The C++ header, by each compiler and standard.
-#[test]
-fn objects_of_the_cpp_header_end_by_themselves() {
-    let library = Library::build();
-    let link = library.link_shared(&folder());
-    for (compiler, standard) in
-        [("g++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++17"), ("clang++", "-std=c++20")]
-    {
-        if !is_there(compiler) {
-            continue;
-        }
-        let program = folder().join(format!("raii-{compiler}{standard}"));
-        run(Command::new(compiler)
-            .args([standard, "-g"])
-            .args(WARNINGS)
-            .arg(format!("-I{}", root().join("include").display()))
-            .arg(root().join("ffi-tests/c/api/raii.cpp"))
-            .arg("-o")
-            .arg(&program)
-            .args(&link)
-            .arg("-ldl"));
-        let mut command = Command::new(&program);
-        library.choose_driver(&mut command);
-        run(&mut command);
     }
 }
 

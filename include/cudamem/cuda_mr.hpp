@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Needs CCCL 3.1 or later (CUDA 13.1; RMM brings its own) and the headers of the CUDA runtime.
+// Needs CCCL 3.2 or later (CUDA 13.2; RMM brings its own) and the headers of the CUDA runtime.
 //
 //     auto context = std::make_shared<cudamem::context>(0);
 //     auto pool = std::make_shared<cudamem::pool>(cudamem::resource::device(*context));
@@ -19,8 +19,8 @@
 #endif
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
-#if CCCL_VERSION < 3001000
-#error "cudamem/cuda_mr.hpp needs CCCL 3.1 or later, whose resources take a cuda::stream_ref first"
+#if CCCL_VERSION < 3002000
+#error "cudamem/cuda_mr.hpp needs CCCL 3.2 or later (CUDA 13.2)"
 #endif
 
 #include <memory>

@@ -22,4 +22,8 @@
 void with_exceptions();
 void without_exceptions();
 
+// They end the program.
+void give_back_twice();
+void ask_for_too_much();
+
 #endif

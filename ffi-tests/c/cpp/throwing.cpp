@@ -265,6 +265,17 @@ static void allocators()
     CHECK(pool.statistics().blocks.current == 0);
 }
 
+void give_back_twice()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const cudamem::pool pool(cudamem::resource::pinned(context));
+    cudamem::memory_resource memory(pool, stream);
+    void *const pointer = memory.allocate(8);
+    memory.deallocate(pointer, 8);
+    memory.deallocate(pointer, 8);
+}
+
 void with_exceptions()
 {
     objects();

@@ -79,6 +79,14 @@ static void containers()
     CHECK(status_of(cudamem::allocator<int>::create(*device, *stream)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
+void ask_for_too_much()
+{
+    const auto context = cudamem::context::open_primary(0);
+    const auto stream = cudamem::stream::create(*context);
+    const auto memory = cudamem::memory_resource::create(*cudamem::resource::pinned(*context), *stream);
+    static_cast<void>((*memory)->allocate(SIZE_MAX / 2));
+}
+
 void without_exceptions()
 {
     objects();

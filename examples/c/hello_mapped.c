@@ -1,0 +1,79 @@
+/*
+ * Memory that the CPU and the device both address: each writes a greeting, and the other reads it.
+ *
+ * It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see README.md.
+ */
+#include <cudamem.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Every function says by its result whether it worked, and the message says why not. */
+static void check(cudamem_status status)
+{
+    if (status != CUDAMEM_SUCCESS) {
+        fprintf(stderr, "hello_mapped: %s\n", cudamem_last_error_message());
+        exit(1);
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+int main(void)
+{
+    /* The driver is loaded now: without one the program still starts, and says what is missing. */
+    uint32_t release = 0;
+    check(cudamem_load(NULL, &release));
+    cudamem_device_info device = {0};
+    device.size = sizeof device;
+    check(cudamem_device_get_info(0, &device));
+    printf("libcudamem %s, CUDA %u.%u: %s\n", cudamem_version(), release / 1000, release % 1000 / 10,
+           (const char *)device.name);
+
+    cudamem_context context;
+    cudamem_resource resource;
+    cudamem_mapped memory;
+    size_t atom = 0;
+    check(cudamem_context_open_primary(0, &context));
+    check(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &resource));
+    check(cudamem_mapped_allocate(resource, 4096, &memory));
+    check(cudamem_mapped_get_atom(memory, &atom));
+    printf("4096 bytes of the device's memory, which the CPU addresses too, %s\n", atom == 1 ? "coherent" : "non-coherent");
+
+    /* The CPU writes; the device's copy engine reads. */
+    char seen[64];
+    const char *words = "Hello from the CPU";
+    check(cudamem_mapped_write(memory, 0, words, strlen(words) + 1));
+    check(cudamem_mapped_device_read(memory, 0, seen, strlen(words) + 1));
+    printf("the device sees: %s\n", seen);
+
+    /* And the other way, past the range that the CPU wrote: the atom of non-coherent memory is 256 bytes at most. */
+    words = "Hello from the device";
+    check(cudamem_mapped_device_write(memory, 1024, words, strlen(words) + 1));
+    check(cudamem_mapped_read(memory, 1024, seen, strlen(words) + 1));
+    printf("the CPU sees:    %s\n", seen);
+
+    /* A flag: a store that a kernel sees as soon as it is there. */
+    enum { COUNT = 100000 };
+    const double start = seconds();
+    for (uint32_t number = 1; number <= COUNT; number++) {
+        check(cudamem_mapped_store_u32(memory, 2048, number));
+    }
+    const double each = (seconds() - start) / COUNT;
+    uint32_t last = 0;
+    check(cudamem_mapped_device_read(memory, 2048, &last, sizeof last));
+    printf("flag %u, set and flushed in %.3f us\n", last, each * 1e6);
+
+    /* In any order: what is still used stays. */
+    check(cudamem_mapped_destroy(memory));
+    check(cudamem_resource_destroy(resource));
+    check(cudamem_context_destroy(context));
+    return 0;
+}

@@ -1,0 +1,45 @@
+// Memory that the CPU and the device both address: each writes numbers, and the other reads them.
+//
+// It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see ../README.md.
+#include <cudamem.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+
+static void hello()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const cudamem::mapped memory(cudamem::resource::mapped(context), 4096);
+
+    // The CPU's view of the memory: std::span in C++20. What it wrote is flushed before the device looks.
+    const cudamem::span<std::uint32_t> words = memory.host_span<std::uint32_t>();
+    std::iota(words.begin(), words.begin() + 4, 1u);
+    memory.flush(0, 4 * sizeof(std::uint32_t));
+
+    // The device's side is a buffer like any other: here it is filled, and copied from.
+    const cudamem::buffer there = cudamem::buffer::borrow(memory.device_pointer(), memory.size(), stream);
+    std::array<std::uint32_t, 4> seen{};
+    there.read(0, seen);
+    std::cout << "the device sees: " << seen[0] << ' ' << seen[1] << ' ' << seen[2] << ' ' << seen[3] << '\n';
+
+    there.fill(1024, 16, std::uint32_t{42});
+    there.synchronize();
+    memory.read(1024, seen);
+    std::cout << "the CPU sees:    " << seen[0] << ' ' << seen[1] << ' ' << seen[2] << ' ' << seen[3] << '\n';
+}
+
+int main()
+{
+    try {
+        hello();
+        return 0;
+    } catch (const cudamem::error &error) {
+        // Without a driver, a device or Vulkan: what is missing, and what to do.
+        std::cerr << "hello_mapped: " << error << '\n';
+        return 1;
+    }
+}

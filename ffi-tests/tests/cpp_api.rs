@@ -1,0 +1,141 @@
+//! The C++ header: `c/cpp/` is compiled by each compiler and standard, and run over the driver that the environment names, else
+//! over the software GPU as a library, which has nothing left at the end and was not misused. Each program has files with
+//! exceptions and files without.
+
+use ffi_tests::c_library::{Library, tolerate_known_leaks};
+use ffi_tests::compilers::{STRICT, is_there, root, run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The files of a program, and how each sees exceptions.
+const SOURCES: [(&str, &[&str]); 3] = [("main.cpp", &[]), ("throwing.cpp", &[]), ("values.cpp", &["-fno-exceptions"])];
+
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp_api");
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    folder
+}
+
+fn compiler(name: &str, flags: &[&str]) -> Command {
+    let mut command = Command::new(name);
+    command.args(flags).args(STRICT).arg("-I").arg(root().join("include"));
+    command
+}
+
+/// Builds the program; gives its path.
+fn build(name: &str, compiler_name: &str, flags: &[&str], link: &[String]) -> PathBuf {
+    let program = folder().join(name);
+    let objects = SOURCES.map(|(source, own)| {
+        let object = folder().join(format!("{name}-{source}.o"));
+        let mut command = compiler(compiler_name, flags);
+        run(command.args(own).arg("-c").arg(root().join("ffi-tests/c/cpp").join(source)).arg("-o").arg(&object));
+        object
+    });
+    run(Command::new(compiler_name)
+        .args(flags)
+        .args(objects)
+        .args(link)
+        .args(["-lpthread", "-ldl", "-o"])
+        .arg(&program));
+    program
+}
+
+#[test]
+fn objects_values_and_containers_with_and_without_exceptions() {
+    let library = Library::build();
+    let link = library.link_shared(&folder());
+    for (compiler, standard) in [("g++", "-std=c++17"), ("clang++", "-std=c++20"), ("g++", "-std=c++23")] {
+        if is_there(compiler) {
+            let program = build(&format!("{compiler}{standard}"), compiler, &[standard, "-g"], &link);
+            let mut command = Command::new(&program);
+            library.choose_driver(&mut command);
+            run(&mut command);
+            ends_that_cannot_be_told(&program, &library);
+        }
+    }
+    // What was not run above is only compiled.
+    for (name, standard) in [("clang++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++2b")] {
+        for (source, own) in &SOURCES[1..] {
+            if is_there(name) {
+                let source = root().join("ffi-tests/c/cpp").join(source);
+                run(compiler(name, &[standard]).args(*own).arg("-fsyntax-only").arg(source));
+            }
+        }
+    }
+}
+
+/// Where the interface has no way to say it, the program ends with a message.
+fn ends_that_cannot_be_told(program: &Path, library: &Library) {
+    for (case, message) in [
+        ("given_back_twice", "cudamem: a pointer was given back that is no block of this memory resource, or no more"),
+        ("no_memory", "cudamem: cudamem_buffer_allocate: "),
+    ] {
+        let mut command = Command::new(program);
+        library.choose_driver(&mut command);
+        let output = command.arg(case).output().expect("the program starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(message), "{case}: {}: {text}", output.status);
+        assert!(!text.contains("went on"), "{case}: {text}");
+    }
+}
+
+#[test]
+fn no_object_does_what_the_sanitizers_know() {
+    if !is_there("g++") {
+        return;
+    }
+    let library = Library::build();
+    let flags = ["-std=c++20", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let program = build("sanitized", "g++", &flags, &library.link_shared(&folder()));
+    let mut command = Command::new(program);
+    library.choose_driver(&mut command);
+    tolerate_known_leaks(&mut command, &folder());
+    run(&mut command);
+}
+
+#[test]
+fn every_part_of_the_header_can_be_included_alone() {
+    let folder = root().join("include/cudamem");
+    let parts = std::fs::read_dir(&folder).expect("the headers are there");
+    let mut parts: Vec<_> = parts.map(|part| part.expect("the folder is readable").path()).collect();
+    // That one needs headers of others.
+    parts.retain(|part| part.extension().is_some_and(|end| end == "hpp") && !part.ends_with("cuda_mr.hpp"));
+    parts.sort();
+    assert!(parts.len() >= 13, "{parts:?}");
+    for (part, name) in parts.iter().zip(["g++", "clang++"].into_iter().cycle()) {
+        if is_there(name) {
+            run(compiler(name, &["-std=c++17"])
+                .args(["-fsyntax-only", "-x", "c++", "-include"])
+                .arg(part)
+                .arg("/dev/null"));
+        }
+    }
+}
+
+/// As Thrust, CUB and RMM take them.
+#[test]
+fn resources_are_those_of_cccl() {
+    let Some(headers) = std::env::var_os("CCCL_HEADERS").map(PathBuf::from).filter(|path| path.join("done").exists())
+    else {
+        assert!(
+            std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(),
+            "CCCL_HEADERS names no folder of scripts/cccl-headers"
+        );
+        println!("skipped: CCCL_HEADERS names no folder of scripts/cccl-headers");
+        return;
+    };
+    let library = Library::build();
+    let link = library.link_shared(&folder());
+    for (name, standard) in [("g++", "-std=c++17"), ("clang++", "-std=c++20")] {
+        if is_there(name) {
+            let program = folder().join(format!("cuda_mr-{name}"));
+            let mut command = compiler(name, &[standard, "-g"]);
+            command.arg("-isystem").arg(headers.join("cccl")).arg("-isystem").arg(headers.join("runtime"));
+            command.arg(root().join("ffi-tests/c/cpp/cuda_mr.cpp")).arg("-o").arg(&program);
+            run(command.args(&link).args(["-lpthread", "-ldl"]));
+            let mut command = Command::new(&program);
+            library.choose_driver(&mut command);
+            run(&mut command);
+        }
+    }
+}
