@@ -20,6 +20,7 @@ int main(int count, char **arguments)
     CHECK(cudamem_set_drop_error_callback(on_drop_error, nullptr) == CUDAMEM_SUCCESS);
     with_exceptions();
     without_exceptions();
+    views_with_exceptions();
     CHECK(drop_errors == 0);
     check_ledger();
     return 0;
