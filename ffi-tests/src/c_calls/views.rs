@@ -89,14 +89,15 @@ impl Calls<'_> {
             offset: if self.byte() < 128 { 0 } else { self.extent() },
         };
         let view = self.view();
-        // SAFETY: the lists have as many entries.
         match self.byte() % 4 {
+            // SAFETY: the lists have as many entries.
             0 => self.make(VIEW, VIEW_ID, |place| unsafe { cudamem_view_with_layout(view, &layout, place) }),
             1 => {
                 let mut memory = Box::new(vec![7; 4096]);
                 let (start, size) = (memory.as_mut_ptr().cast(), self.size() % 4097);
                 let user: *mut c_void = Box::into_raw(memory).cast();
                 let known = self.handles.len();
+                // SAFETY: as above; the memory has as many bytes until it is freed.
                 self.make(VIEW, VIEW_ID, |place| unsafe {
                     cudamem_view_borrow_host(start, size, &layout, Some(free), user, place)
                 });
@@ -104,6 +105,7 @@ impl Calls<'_> {
                     free(user);
                 }
             }
+            // SAFETY: as above.
             _ => self.make(VIEW, VIEW_ID, |place| unsafe { cudamem_view_create(buffer, &layout, place) }),
         }
     }
@@ -218,7 +220,7 @@ impl Calls<'_> {
         };
         // SAFETY: the stream is 0, 1, 2 or none; each tensor is imported once, or deleted.
         unsafe {
-            if self.byte() % 4 == 0 {
+            if self.byte() < 64 {
                 let (status, tensor) = result_of(|place| cudamem_view_export_dlpack_legacy(view, &options, place));
                 self.count(status);
                 let Some(tensor): Option<*mut DLManagedTensor> = tensor else { return };

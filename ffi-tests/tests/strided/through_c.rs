@@ -76,14 +76,14 @@ impl Objects {
             strides: layout.strides().as_ptr(),
             offset: layout.offset(),
         };
-        // SAFETY: the memory outlives the handle, and is used by this copy alone; the lists have as many entries.
         match side {
             Side::Heap(bytes) => {
                 let start = bytes.as_ptr().cast_mut().cast();
-                let borrow = |place: Option<&mut MaybeUninit<_>>| unsafe {
-                    cudamem_view_borrow_host(start, bytes.len(), &raw, None, ptr::null_mut(), place)
-                };
-                self.add(borrow, cudamem_view_destroy)
+                // SAFETY: the memory outlives the handle, and is used by this copy alone; the lists have as many entries.
+                self.add(
+                    |place| unsafe { cudamem_view_borrow_host(start, bytes.len(), &raw, None, ptr::null_mut(), place) },
+                    cudamem_view_destroy,
+                )
             }
             Side::Buffer(buffer) => {
                 let buffer = self.buffer(buffer)?;
