@@ -156,11 +156,13 @@ fn open_extent(
         return Err(invalid("layout.shape", "-1", "an extent is left open only where a view of memory is made"));
     };
     let bits = if padded { 8 * data_type.padded_size() } else { data_type.element_bits() };
-    if !(room * 8).is_multiple_of(bits) {
+    // Of memory as large as the address space the bits need more than 64.
+    let (room_bits, bits) = (room as u128 * 8, bits as u128);
+    if !room_bits.is_multiple_of(bits) {
         let rule = format!("{room} bytes are no whole number of elements of {bits} bits");
         return Err(invalid("layout.shape", "-1", rule));
     }
-    let left = i64::try_from(room * 8 / bits).unwrap_or(i64::MAX).saturating_sub(offset).max(0);
+    let left = i64::try_from(room_bits / bits).unwrap_or(i64::MAX).saturating_sub(offset).max(0);
     let line = StridedLayout::dense(&[left], 1, Order::C).map_err(Error::from)?;
     Ok(Some(line.reshaped(shape).map_err(Error::from)?.shape().to_vec()))
 }
@@ -335,4 +337,43 @@ pub extern "C" fn cudamem_view_record_use(view: cudamem_view, stream: cudamem_st
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_destroy(view: cudamem_view) -> cudamem_status {
     run("cudamem_view_destroy", || destroy("view", view, drop_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(shape: &[i64], strides: Option<&[i64]>, room: Option<usize>, flags: u32) -> Outcome<Layout> {
+        let layout = cudamem_view_layout {
+            size: size_of::<cudamem_view_layout>(),
+            data_type: DataType::FLOAT32.into(),
+            flags,
+            ndim: shape.len(),
+            shape: shape.as_ptr(),
+            strides: strides.map_or(core::ptr::null(), <[i64]>::as_ptr),
+            offset: 2,
+        };
+        // SAFETY: as large as it says, and the lists as long.
+        unsafe { Layout::read(&layout, room) }
+    }
+
+    #[test]
+    fn a_layout_is_read_as_the_program_says_it() {
+        let dense = read(&[2, 3], None, Some(0), 0).unwrap();
+        assert_eq!((dense.layout.strides(), dense.layout.offset()), (&[3, 1][..], 2));
+        assert_eq!(read(&[2, 3], None, None, CUDAMEM_VIEW_F_ORDER).unwrap().layout.strides(), [1, 2]);
+        assert_eq!(read(&[2, 3], Some(&[-5, 0]), None, 0).unwrap().layout.strides(), [-5, 0]);
+        assert!(read(&[2, 3], Some(&[3, 1]), None, CUDAMEM_VIEW_F_ORDER).is_err(), "strides say the order");
+        assert!(read(&[2, 3], None, None, CUDAMEM_VIEW_C_ORDER).is_err(), "that flag is only told");
+    }
+
+    #[test]
+    fn an_open_extent_is_what_the_memory_has_room_for() {
+        let shape = |room| read(&[3, -1], None, room, 0).map(|layout| layout.layout.shape().to_vec());
+        assert_eq!(shape(Some(4 * (2 + 12))).unwrap(), [3, 4]);
+        assert_eq!(shape(Some(8)).unwrap(), [3, 0], "the offset takes all");
+        assert!(shape(Some(4 * (2 + 13))).is_err() && shape(Some(57)).is_err(), "no whole number");
+        assert!(shape(Some(usize::MAX - 7)).is_err(), "more than 63 bits of bytes");
+        assert!(shape(None).is_err() && read(&[-1, -1], None, Some(8), 0).is_err());
+    }
 }
