@@ -71,6 +71,8 @@ pub struct Tally {
     pub succeeded: usize,
     /// Failed with a status that is not that of a defect.
     pub refused: usize,
+    /// Of which kinds handles were made: a bit for each.
+    pub kinds: u32,
 }
 
 /// Runs the calls that the bytes say, and destroys what is left.
@@ -194,6 +196,7 @@ impl Calls<'_> {
         let made = id(unsafe { place.assume_init() });
         if self.count(status) {
             assert_ne!(made, UNTOUCHED, "nothing was written");
+            self.tally.kinds |= 1 << kind(made);
             self.handles.push(made);
         } else {
             assert_eq!(made, UNTOUCHED, "a result of a call that failed: {}", last_message());
