@@ -1459,8 +1459,8 @@ cudamem_status cudamem_view_export_dlpack_legacy(cudamem_view view,
                                                  struct DLManagedTensor **tensor);
 
 /**
- * Makes a view of another library's tensor. The deleter is called when the last view or buffer of the memory has ended; after a
- * failure the tensor is the program's as before.
+ * Makes a view of another library's tensor. The deleter is called, on any thread, when the last view or buffer of the memory has
+ * ended; after a failure the tensor is the program's as before.
  *
  * stream becomes the home stream of the memory's work. Without a producer (the null handle), the producer must have ordered its
  * work before stream already, as DLPack's producers do for the stream that they are asked for, and the end waits for ours. With
@@ -1693,8 +1693,8 @@ cudamem_status cudamem_arrow_array_export(cudamem_arrow_array array,
                                           struct ArrowDeviceArray *result);
 
 /**
- * Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called
- * when its handles and buffers have ended. After a failure it is the program's as before.
+ * Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called,
+ * on any thread, when its handles and buffers have ended. After a failure it is the program's as before.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, if its numbers cannot be, or if it lies on another kind of device.
  */
