@@ -31,6 +31,7 @@
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
 #include "cudamem/interchange.hpp"
+#include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory_resource.hpp"
 #include "cudamem/object.hpp"

@@ -49,27 +49,13 @@ namespace detail {
 #endif
 }
 
-/// Objects by a pointer that stands for them. Threads use it at once, and seldom meet: it has a lock for each part of it.
-template <typename Object> class table {
-public:
-    /// Calls a function with the part of the table where a pointer's object is, or would be. Other threads wait.
-    template <typename Use> auto with(void *key, Use use)
-    {
-        // The low bits are alike in most pointers. A multiplication by the golden ratio brings the others to the highest bits.
-        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(key) >> 6) * 0x9E3779B97F4A7C15;
-        part &own = parts_[mixed >> 60];
-        const std::lock_guard<std::mutex> lock(own.mutex);
-        return use(own.objects);
-    }
-
-private:
-    struct alignas(64) part {
-        std::mutex mutex;
-        std::unordered_map<void *, Object> objects;
-    };
-
-    std::array<part, 16> parts_;
-};
+/// One of 64 places for a pointer. The low bits are alike in most pointers; a multiplication by the golden ratio brings the
+/// others to the highest bits.
+inline std::size_t place_of(const void *pointer) noexcept
+{
+    const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(pointer) >> 6) * 0x9E3779B97F4A7C15;
+    return static_cast<std::size_t>(mixed >> 58);
+}
 
 /// The buffers behind addresses. Threads use it at once.
 class blocks {
@@ -94,22 +80,24 @@ public:
             address += (alignment - address % alignment) % alignment;
         }
         void *const pointer = reinterpret_cast<void *>(address);
-        buffers_.with(pointer, [&](auto &buffers) { return buffers.emplace(pointer, std::move(block)).second; });
+        part &own = parts_[place_of(pointer)];
+        const std::lock_guard<std::mutex> lock(own.mutex);
+        own.buffers.emplace(pointer, std::move(block));
         return pointer;
     }
 
     /// Takes the buffer out, to be ended. What is no block of these ends the program: it was given back twice, or is another's.
     buffer take(void *pointer)
     {
-        return buffers_.with(pointer, [&](auto &buffers) {
-            const auto found = buffers.find(pointer);
-            if (found == buffers.end()) {
-                give_up("a pointer was given back that is no block of this memory resource, or no more");
-            }
-            buffer block = std::move(found->second);
-            buffers.erase(found);
-            return block;
-        });
+        part &own = parts_[place_of(pointer)];
+        const std::lock_guard<std::mutex> lock(own.mutex);
+        const auto found = own.buffers.find(pointer);
+        if (found == own.buffers.end()) {
+            give_up("a pointer was given back that is no block of this memory resource, or no more");
+        }
+        buffer block = std::move(found->second);
+        own.buffers.erase(found);
+        return block;
     }
 
 private:
@@ -146,7 +134,13 @@ private:
         return on_host != 0 ? on_host : static_cast<std::uintptr_t>(device);
     }
 
-    table<buffer> buffers_;
+    /// Each has a lock of its own, so that threads seldom meet.
+    struct alignas(64) part {
+        std::mutex mutex;
+        std::unordered_map<void *, buffer> buffers;
+    };
+
+    std::array<part, 64> parts_;
 };
 
 /// Gives a value on, unless memory of a resource is not for whom it has to be.

@@ -35,6 +35,14 @@ public:
 
     result<std::int32_t> device() const { return detail::get<std::int32_t>(cudamem_context_get_device, get()); }
 
+    /// The device's memory in bytes: what is free, and all.
+    result<std::pair<std::uint64_t, std::uint64_t>> memory() const
+    {
+        std::pair<std::uint64_t, std::uint64_t> memory{};
+        const cudamem_status status = cudamem_context_get_memory(get(), &memory.first, &memory.second);
+        return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, memory);
+    }
+
     result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
 };
 

@@ -23,12 +23,77 @@
 #error "cudamem/cuda_mr.hpp needs CCCL 3.2 or later (CUDA 13.2)"
 #endif
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <type_traits>
-#include <unordered_map>
 
 CUDAMEM_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Handles for the driver's streams. None is taken away before the end, so that to look for one takes no lock. A stream that is
+/// made anew under an old stream's name needs no new handle: to the library it is the same.
+class stream_handles {
+public:
+    explicit stream_handles(cudamem_context context) : context_(context) {}
+
+    stream_handles(const stream_handles &) = delete;
+    stream_handles &operator=(const stream_handles &) = delete;
+
+    ~stream_handles()
+    {
+        for (std::atomic<entry *> &first : first_) {
+            for (entry *each = first; each != nullptr;) {
+                const std::unique_ptr<entry> ends(each);
+                each = each->next;
+            }
+        }
+    }
+
+    cudamem_stream of(cudaStream_t raw)
+    {
+        std::atomic<entry *> &first = first_[place_of(raw)];
+        const entry *known = find(first.load(std::memory_order_acquire), raw);
+        if (known == nullptr) {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            known = find(first, raw);
+            if (known == nullptr) {
+                cudamem_stream made{};
+                const cudamem_status status = cudamem_stream_borrow(context_, raw, &made);
+                if (status != CUDAMEM_SUCCESS) {
+                    throw_allocation_failure(last_error(status));
+                }
+                auto fresh = std::make_unique<entry>(entry{raw, stream(made), first});
+                known = fresh.get();
+                first.store(fresh.release(), std::memory_order_release);
+            }
+        }
+        return known->handle.get();
+    }
+
+private:
+    struct entry {
+        cudaStream_t raw;
+        stream handle;
+        entry *next;
+    };
+
+    static const entry *find(const entry *from, cudaStream_t raw) noexcept
+    {
+        while (from != nullptr && from->raw != raw) {
+            from = from->next;
+        }
+        return from;
+    }
+
+    cudamem_context context_;
+    std::mutex mutex_;
+    std::array<std::atomic<entry *>, 64> first_{};
+};
+
+} // namespace detail
 
 /// Models cuda::mr::resource_with<Properties...> over any resource of this library. Copies are the same one; it keeps context and
 /// resource alive. Threads may use it at once.
@@ -66,7 +131,7 @@ public:
     /// For work of the stream from now on.
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t size, std::size_t alignment = default_alignment)
     {
-        const cudamem_stream handle = state_->handle_of(stream.get());
+        const cudamem_stream handle = state_->streams.of(stream.get());
         return state_->blocks.allocate(state_->resource->get(), size, alignment, handle, access_);
     }
 
@@ -74,7 +139,7 @@ public:
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
         buffer block = state_->blocks.take(pointer);
-        const cudamem_status status = cudamem_buffer_destroy_on(block.get(), state_->handle_of(stream.get()));
+        const cudamem_status status = cudamem_buffer_destroy_on(block.get(), state_->streams.of(stream.get()));
         if (status == CUDAMEM_SUCCESS) {
             static_cast<void>(block.release());
         }
@@ -84,7 +149,7 @@ public:
     [[nodiscard]] void *allocate_sync(std::size_t size, std::size_t alignment = default_alignment)
     {
         void *const pointer = allocate(cudaStream_t{}, size, alignment);
-        const cudamem_status status = cudamem_stream_synchronize(state_->handle_of(nullptr));
+        const cudamem_status status = cudamem_stream_synchronize(state_->streams.of(nullptr));
         if (status != CUDAMEM_SUCCESS) {
             const error error = last_error(status);
             state_->blocks.take(pointer);
@@ -102,7 +167,7 @@ public:
     /// Waits for the work of a stream, and lets go of it: before it is destroyed. The resource has to be a pool.
     result<void> release_stream(cuda::stream_ref stream)
     {
-        return check(cudamem_pool_release_stream(state_->resource->get(), state_->handle_of(stream.get())));
+        return check(cudamem_pool_release_stream(state_->resource->get(), state_->streams.of(stream.get())));
     }
 
     bool operator==(const cuda_resource &other) const noexcept { return state_ == other.state_; }
@@ -121,31 +186,14 @@ private:
 
     struct state {
         state(std::shared_ptr<const cudamem::context> of, std::shared_ptr<const cudamem::resource> over)
-            : context(std::move(of)), resource(std::move(over))
+            : context(std::move(of)), resource(std::move(over)), streams(context->get())
         {
-        }
-
-        /// A stream that is used again under its old handle is the same to the library, so that handles are kept.
-        cudamem_stream handle_of(cudaStream_t raw)
-        {
-            return streams.with(raw, [&](auto &known) {
-                const auto found = known.find(raw);
-                if (found != known.end()) {
-                    return found->second.get();
-                }
-                cudamem_stream made{};
-                const cudamem_status status = cudamem_stream_borrow(context->get(), raw, &made);
-                if (status != CUDAMEM_SUCCESS) {
-                    detail::throw_allocation_failure(last_error(status));
-                }
-                return known.emplace(raw, stream(made)).first->second.get();
-            });
         }
 
         std::shared_ptr<const cudamem::context> context;
         std::shared_ptr<const cudamem::resource> resource;
         detail::blocks blocks;
-        detail::table<stream> streams;
+        detail::stream_handles streams;
     };
 
     explicit cuda_resource(std::shared_ptr<state> made) : state_(std::move(made)) {}

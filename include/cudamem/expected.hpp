@@ -4,6 +4,7 @@
 #ifndef CUDAMEM_EXPECTED_HPP
 #define CUDAMEM_EXPECTED_HPP
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -37,17 +38,17 @@ public:
     bool has_value() const noexcept { return content_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
 
-    Value &value() & { return *content<0>(); }
-    const Value &value() const & { return *content<0>(); }
-    Value &&value() && { return std::move(*content<0>()); }
+    Value &value() & { return content<0>(); }
+    const Value &value() const & { return content<0>(); }
+    Value &&value() && { return std::move(content<0>()); }
 
     Value &operator*() & { return value(); }
     const Value &operator*() const & { return value(); }
     Value &&operator*() && { return std::move(*this).value(); }
-    Value *operator->() { return content<0>(); }
-    const Value *operator->() const { return content<0>(); }
+    Value *operator->() { return &content<0>(); }
+    const Value *operator->() const { return &content<0>(); }
 
-    const Error &error() const { return *content<1>(); }
+    const Error &error() const { return content<1>(); }
 
     template <typename Other> Value value_or(Other &&other) const &
     {
@@ -60,19 +61,29 @@ public:
     }
 
 private:
-    template <std::size_t Index> auto *content() { return checked(std::get_if<Index>(&content_)); }
-    template <std::size_t Index> const auto *content() const { return checked(std::get_if<Index>(&content_)); }
-
-    template <typename Content> Content *checked(Content *content) const
+    template <std::size_t Index> auto &content()
     {
-        if (content == nullptr) {
-            std::fputs(has_value() ? "cudamem::expected: there is no error\n" : "cudamem::expected: there is no value: ", stderr);
-            if (!has_value()) {
-                std::fprintf(stderr, "%s\n", std::get_if<1>(&content_)->what());
-            }
-            std::abort();
+        check(Index);
+        return std::get<Index>(content_);
+    }
+
+    template <std::size_t Index> const auto &content() const
+    {
+        check(Index);
+        return std::get<Index>(content_);
+    }
+
+    void check(std::size_t wanted) const
+    {
+        if (content_.index() == wanted) {
+            return;
         }
-        return content;
+        if (const Error *const error = std::get_if<1>(&content_)) {
+            std::fprintf(stderr, "cudamem::expected: there is no value, but an error: %s\n", error->what());
+        } else {
+            std::fputs("cudamem::expected: there is no error\n", stderr);
+        }
+        std::abort();
     }
 
     std::variant<Value, Error> content_;

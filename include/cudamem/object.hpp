@@ -91,9 +91,6 @@ result<std::string> get_text(cudamem_status (*function)(Parameters...), Argument
 
 } // namespace detail
 
-/// What serves on this machine, as JSON.
-inline result<std::string> describe() { return detail::get_text(cudamem_describe); }
-
 CUDAMEM_NAMESPACE_END
 
 #endif // CUDAMEM_OBJECT_HPP

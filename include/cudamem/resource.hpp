@@ -46,6 +46,21 @@ public:
         return detail::make<resource>(cudamem_resource_open_current_pool, context.get());
     }
 
+    /// What a pool of the driver's has.
+    result<cudamem_driver_pool_info> driver_pool_info() const
+    {
+        cudamem_driver_pool_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_resource_get_driver_pool_info(get(), &info);
+        return detail::give<cudamem_driver_pool_info>(status, info);
+    }
+
+    /// Gives unused memory of a pool of the driver's back, as long as at least so much stays.
+    result<void> trim_driver_pool(std::size_t keep = 0) const
+    {
+        return check(cudamem_resource_trim_driver_pool(get(), keep));
+    }
+
     /// CUDAMEM_ACCESS_... combined by |.
     result<std::uint32_t> access() const { return detail::get<std::uint32_t>(cudamem_resource_get_access, get()); }
 };

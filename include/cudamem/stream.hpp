@@ -6,6 +6,8 @@
 
 #include "context.hpp"
 
+#include <memory>
+
 CUDAMEM_NAMESPACE_BEGIN
 
 class event;
@@ -49,6 +51,23 @@ public:
 
     /// Lets later work wait for all work of the other so far.
     result<void> join(const stream &other) const { return check(cudamem_stream_join(get(), other.get())); }
+
+    /// Runs a function on the host when all earlier work is done; later work waits for it. It must call neither CUDA nor this
+    /// library. What it throws ends the program.
+    template <typename Function> result<void> launch_host_function(Function function) const
+    {
+        auto kept = std::make_unique<Function>(std::move(function));
+        const cudamem_host_function run = [](void *user) noexcept {
+            const std::unique_ptr<Function> taken(static_cast<Function *>(user));
+            (*taken)();
+        };
+        const cudamem_status status = cudamem_stream_launch_host_function(get(), run, kept.get());
+        if (status == CUDAMEM_SUCCESS) {
+            // It ends when it has run, which may have been already.
+            static_cast<void>(kept.release());
+        }
+        return check(status);
+    }
 };
 
 CUDAMEM_NAMESPACE_END

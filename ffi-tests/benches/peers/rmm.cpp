@@ -1,11 +1,21 @@
-// What RMM's pools cost for what `cuda-mem bench pool` measures: the same rows, a column for each pool. It is built and run
-// by gpu-bundle/run-all where librmm and rapids_logger (wheels of PyPI) are unpacked in the folder that RMM_SITE names.
+// What our pool costs as a resource of cuda::mr, and RMM's pools beside it, for what `cuda-mem bench pool` measures and for
+// RMM's own benchmark of random allocations: the same rows, a column for each pool. `--brief` is a short run.
+//
+// Without RMM's headers it measures ours alone: so scripts/test builds and runs it on the software GPU. gpu-bundle/run-all
+// does with RMM, where librmm and rapids_logger (wheels of PyPI) are unpacked in the folder that RMM_SITE names.
 
-#include <rmm/cuda_stream.hpp>
+#include <cudamem.hpp>
+#include <cudamem/cuda_mr.hpp>
+
+#if __has_include(<rmm/mr/pool_memory_resource.hpp>)
+#define WITH_RMM
+#include <rmm/device_uvector.hpp>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -13,16 +23,33 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double BUDGET = 400e6;  // ns
-constexpr std::size_t SAMPLES = 200'000;
 constexpr std::size_t ALIGNMENT = 256;
+constexpr std::size_t MEBIBYTE = 1 << 20;
+
+// How much is done.
+struct Effort {
+    double budget;  // ns
+    std::size_t samples;
+    std::size_t initial;  // of the pools
+    std::size_t live;     // at least, and up to twice as many
+    std::size_t largest;
+    std::vector<std::size_t> holes;
+    std::vector<int> threads;
+    std::vector<std::pair<std::size_t, std::size_t>> as_rmm;  // allocations, and the largest in MiB
+};
+
+const Effort FULL{400e6, 200'000, std::size_t{4} << 30, 1000, MEBIBYTE, {64, 1024, 4096, 16384, 65536}, {1, 2, 4, 8, 16},
+                  {{1000, 1}, {1000, 4}, {1000, 64}, {1000, 256}, {10'000, 1}, {10'000, 64}, {100'000, 1}}};
+const Effort BRIEF{3e6, 200, 8 * MEBIBYTE, 20, 1 << 16, {64, 256}, {1, 2}, {{100, 1}}};
 
 double nanoseconds(Clock::time_point start) {
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
@@ -54,10 +81,10 @@ double clock_itself() {
 }
 
 template <class Call>
-double tail(Call call) {
+double tail(const Effort& effort, Call call) {
     std::vector<double> times;
     auto start = Clock::now();
-    while (times.size() < SAMPLES && nanoseconds(start) < BUDGET) {
+    while (times.size() < effort.samples && nanoseconds(start) < effort.budget) {
         auto before = Clock::now();
         call();
         times.push_back(nanoseconds(before));
@@ -69,8 +96,10 @@ double tail(Call call) {
 template <class Pool>
 struct Bench {
     Pool& pool;
-    rmm::cuda_stream own{};
-    cuda::stream_ref stream{own.value()};
+    const Effort& effort;
+    const cudamem::context& context;
+    cudamem::stream own{context};
+    cuda::stream_ref stream{static_cast<cudaStream_t>(own.raw())};
 
     void pair(std::size_t size, cuda::stream_ref on) {
         void* block = pool.allocate(on, size, ALIGNMENT);
@@ -84,21 +113,21 @@ struct Bench {
         int batch = static_cast<int>(200e3 / std::max(20.0, nanoseconds(once))) + 1;
         std::vector<double> means;
         auto start = Clock::now();
-        while (means.size() < 5 || nanoseconds(start) < BUDGET) {
+        while (means.size() < 5 || nanoseconds(start) < effort.budget) {
             auto before = Clock::now();
             for (int n = 0; n < batch; ++n) pair(size, stream);
             means.push_back(nanoseconds(before) / batch);
         }
         std::sort(means.begin(), means.end());
-        return {means[means.size() / 2], tail([&] { pair(size, stream); })};
+        return {means[means.size() / 2], tail(effort, [&] { pair(size, stream); })};
     }
 
     Figures random() {
         Random random{1};
         std::vector<std::pair<void*, std::size_t>> live;
         auto step = [&] {
-            if (live.size() < 1000 || ((random.next() & 1) && live.size() < 2000)) {
-                std::size_t size = (1 + random.below(1 << 20) + 255) & ~std::size_t{255};
+            if (live.size() < effort.live || ((random.next() & 1) && live.size() < 2 * effort.live)) {
+                std::size_t size = (1 + random.below(effort.largest) + 255) & ~std::size_t{255};
                 live.emplace_back(pool.allocate(stream, size, ALIGNMENT), size);
             } else {
                 std::size_t index = random.below(live.size());
@@ -107,17 +136,55 @@ struct Bench {
                 live.pop_back();
             }
         };
-        for (int n = 0; n < 1000; ++n) step();
+        for (std::size_t n = 0; n < effort.live; ++n) step();
         std::size_t count = 0;
         auto start = Clock::now();
-        while (count < 1000 || nanoseconds(start) < BUDGET) {
+        while (count < 1000 || nanoseconds(start) < effort.budget) {
             for (int n = 0; n < 100; ++n) step();
             count += 100;
         }
         double mean = nanoseconds(start) / count;
-        double last = tail(step);
+        double last = tail(effort, step);
         for (auto [block, size] : live) pool.deallocate(stream, block, size, ALIGNMENT);
         return {mean, last};
+    }
+
+    // RMM's benchmark: of twice `count` steps 73 of 100 allocate, as long as `count` were not, and the others free one of what
+    // lives. The mean is that of one step.
+    Figures as_rmm(std::size_t count, std::size_t largest) {
+        constexpr std::size_t MOST = 16'000 * MEBIBYTE;
+        std::vector<std::pair<void*, std::size_t>> live;
+        auto run = [&] {
+            Random random{1};
+            std::size_t allocated = 0, bytes = 0;
+            for (std::size_t n = 0; n < 2 * count; ++n) {
+                std::size_t size = 1 + random.below(largest);
+                bool allocates = live.empty() || random.below(100) < 73;
+                if (allocates && allocated < count && bytes + size < MOST) {
+                    live.emplace_back(pool.allocate(stream, size, ALIGNMENT), size);
+                    ++allocated;
+                    bytes += size;
+                } else if (!live.empty()) {
+                    std::swap(live[random.below(live.size())], live.back());
+                    auto [block, freed] = live.back();
+                    pool.deallocate(stream, block, freed, ALIGNMENT);
+                    bytes -= freed;
+                    live.pop_back();
+                }
+            }
+            for (auto [block, size] : live) pool.deallocate(stream, block, size, ALIGNMENT);
+            live.clear();
+        };
+        run();
+        std::vector<double> means;
+        auto start = Clock::now();
+        while (means.size() < 3 || nanoseconds(start) < effort.budget) {
+            auto before = Clock::now();
+            run();
+            means.push_back(nanoseconds(before) / (2.0 * static_cast<double>(count)));
+        }
+        std::sort(means.begin(), means.end());
+        return {means[means.size() / 2], 0};
     }
 
     Figures holes(std::size_t count) {
@@ -137,8 +204,8 @@ struct Bench {
         std::vector<std::thread> workers;
         for (int n = 0; n < count; ++n) {
             workers.emplace_back([&] {
-                rmm::cuda_stream mine;
-                cuda::stream_ref on = own_streams ? cuda::stream_ref{mine.value()} : stream;
+                cudamem::stream mine(context);
+                cuda::stream_ref on = own_streams ? cuda::stream_ref{static_cast<cudaStream_t>(mine.raw())} : stream;
                 for (int n = 0; n < 100; ++n) pair(4096, on);
                 together.arrive_and_wait();
                 std::uint64_t pairs = 0;
@@ -147,11 +214,12 @@ struct Bench {
                     pairs += 16;
                 }
                 total += pairs;
+                if constexpr (requires { pool.release_stream(on); }) pool.release_stream(on);
             });
         }
         together.arrive_and_wait();
         auto start = Clock::now();
-        std::this_thread::sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(BUDGET)));
+        std::this_thread::sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(effort.budget)));
         end = true;
         double elapsed = nanoseconds(start);
         for (auto& worker : workers) worker.join();
@@ -167,36 +235,87 @@ void row(const std::string& name, const char* pool, Figures figures) {
 }
 
 template <class Make>
-void measure(const char* name, Make make) {
+bool measure(const char* name, const Effort& effort, const cudamem::context& context, Make make) {
+    bool worked = true;
     auto run = [&](const std::string& what, auto work) {
         try {
             auto pool = make();
-            Bench<std::remove_reference_t<decltype(*pool)>> bench{*pool};
+            Bench<std::remove_reference_t<decltype(*pool)>> bench{*pool, effort, context};
             row(what, name, work(bench));
+            if constexpr (requires { pool->release_stream(bench.stream); }) pool->release_stream(bench.stream);
         } catch (const std::exception& error) {
             std::printf("%-28s %-8s failed: %s\n", what.c_str(), name, error.what());
+            worked = false;
         }
     };
     for (std::size_t size : {std::size_t{256}, std::size_t{4096}, std::size_t{1} << 20}) {
         run("pair, " + std::to_string(size) + " B", [&](auto& bench) { return bench.pairs(size); });
     }
     run("random", [](auto& bench) { return bench.random(); });
-    for (std::size_t count : {64, 1024, 4096, 16384, 65536}) {
+    for (auto [count, largest] : effort.as_rmm) {
+        run("RMM's " + std::to_string(count) + ", " + std::to_string(largest) + " MiB",
+            [&, count = count, largest = largest](auto& bench) { return bench.as_rmm(count, largest * MEBIBYTE); });
+    }
+    for (std::size_t count : effort.holes) {
         run(std::to_string(count) + " holes", [&](auto& bench) { return bench.holes(count); });
     }
     for (bool own : {false, true}) {
-        for (int count : {1, 2, 4, 8, 16}) {
+        for (int count : effort.threads) {
             run(std::to_string(count) + (own ? " threads, own streams" : " threads, one stream"),
                 [&](auto& bench) { return bench.threads(count, own); });
         }
     }
+    return worked;
 }
 
-int main() {
-    rmm::mr::cuda_memory_resource base;
-    constexpr std::size_t INITIAL = std::size_t{4} << 30;
-    std::printf("RMM, nanoseconds: the mean (p99.9) of an allocation and its free; of random, of one operation\n");
-    measure("pool", [&] { return std::make_unique<rmm::mr::pool_memory_resource>(base, INITIAL); });
-    measure("arena", [&] { return std::make_unique<rmm::mr::arena_memory_resource>(base, INITIAL); });
-    measure("async", [&] { return std::make_unique<rmm::mr::cuda_async_memory_resource>(); });
+#if defined(WITH_RMM)
+// RMM's containers take their memory of our pool, once it is the current resource.
+bool serves_rmm(const std::shared_ptr<const cudamem::context>& context) {
+    auto pool = std::make_shared<const cudamem::pool>(cudamem::resource::device(*context));
+    cudamem::device_resource ours(context, pool);
+    cudamem::stream own(*context);
+    cuda::stream_ref stream{static_cast<cudaStream_t>(own.raw())};
+    rmm::mr::set_current_device_resource(ours);
+    bool serves = true;
+    {
+        rmm::device_uvector<int> numbers(1000, stream);
+        rmm::device_uvector<int> copy(numbers, stream);
+        serves &= pool->statistics().blocks.current == 2;
+    }
+    serves &= pool->statistics().blocks.current == 0;
+    rmm::mr::reset_current_device_resource();
+    ours.release_stream(stream);
+    std::printf("rmm::device_uvector in our pool: %s\n", serves ? "yes" : "NO");
+    return serves;
+}
+#endif
+
+int main(int count, char** arguments) {
+    const Effort& effort = count > 1 && std::strcmp(arguments[1], "--brief") == 0 ? BRIEF : FULL;
+    try {
+        auto context = std::make_shared<const cudamem::context>(0);
+        std::printf("nanoseconds: the mean (p99.9) of an allocation and its free; of random and RMM's, of one operation\n");
+        bool worked = measure("cudamem", effort, *context, [&] {
+            cudamem_pool_options options{};
+            options.initial = effort.initial;
+            auto pool = std::make_shared<const cudamem::pool>(cudamem::resource::device(*context), options);
+            return std::make_unique<cudamem::device_resource>(context, pool);
+        });
+#if defined(WITH_RMM)
+        worked &= serves_rmm(context);
+        rmm::mr::cuda_memory_resource base;
+        worked &= measure("pool", effort, *context,
+                          [&] { return std::make_unique<rmm::mr::pool_memory_resource>(base, effort.initial); });
+        worked &= measure("arena", effort, *context,
+                          [&] { return std::make_unique<rmm::mr::arena_memory_resource>(base, effort.initial); });
+        worked &= measure("async", effort, *context,
+                          [&] { return std::make_unique<rmm::mr::cuda_async_memory_resource>(); });
+#else
+        std::printf("left out: RMM, whose headers are not there\n");
+#endif
+        return worked ? 0 : 1;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
 }

@@ -39,8 +39,7 @@ static void resources()
         cuda::mr::resource_ref<device_accessible> reference(memory);
         void *const block = reference.allocate(stream, 1000, 256);
         CHECK(block != nullptr && reinterpret_cast<std::uintptr_t>(block) % 256 == 0 && live() == 1);
-        const cudamem::buffer seen = cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1000, first);
-        seen.fill(0, 1000, std::uint8_t{7});
+        cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1000, first).fill(0, 1000, std::uint8_t{7});
         {
             cuda::mr::any_resource<device_accessible> any(memory);
             any.deallocate(other, block, 1000, 256);

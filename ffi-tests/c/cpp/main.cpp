@@ -13,11 +13,17 @@ static void on_drop_error(cudamem_status, const char *message, void *)
 int main(int count, char **arguments)
 {
     if (count > 1) {
-        std::strcmp(arguments[1], "no_memory") == 0 ? ask_for_too_much() : give_back_twice();
+        const std::pair<const char *, void (*)()> cases[] = {
+            {"given_back_twice", give_back_twice}, {"no_memory", ask_for_too_much}, {"no_value", take_no_value}};
+        for (const auto &[name, run] : cases) {
+            if (std::strcmp(arguments[1], name) == 0) {
+                run();
+            }
+        }
         std::puts("went on");
         return 0;
     }
-    CHECK(cudamem_set_drop_error_callback(on_drop_error, nullptr) == CUDAMEM_SUCCESS);
+    cudamem::set_drop_error_callback(on_drop_error);
     with_exceptions();
     without_exceptions();
     views_with_exceptions();

@@ -26,5 +26,6 @@ void views_with_exceptions();
 // They end the program.
 void give_back_twice();
 void ask_for_too_much();
+void take_no_value();
 
 #endif

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <new>
 #include <sstream>
 #include <string>
@@ -40,7 +41,6 @@ static void objects()
 {
     const cudamem::context context(0);
     const cudamem::stream stream(context);
-    CHECK(cudamem::describe().find("\"devices\"") != std::string::npos);
     CHECK(context.device() == 0 && context.raw() != nullptr);
 
     // Moved, and ended once.
@@ -78,6 +78,44 @@ static void objects()
     stream.wait(event);
     event.synchronize();
     CHECK(event.has_passed());
+}
+
+static void library()
+{
+    CHECK(cudamem::version_number() == CUDAMEM_VERSION_NUMBER && std::strlen(cudamem::version()) >= 5);
+    CHECK(cudamem::load() >= 11000 && cudamem::describe().find("\"devices\"") != std::string::npos);
+    cudamem_load_options options{};
+    options.cuda = "/there/is/none.so";
+    CHECK(status_of([&] { cudamem::load(options); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(cudamem::device_count() >= 1 && cudamem::device_can_access_peer(0, 0));
+    const auto [free, total] = cudamem::context(0).memory();
+    CHECK(free <= total && total != 0 && cudamem::device_info(0).total_memory != 0);
+    CHECK(cudamem::device_supports(0, CUDAMEM_FEATURE_MANAGED) <= CUDAMEM_SUPPORT_UNKNOWN);
+
+    // What a function of the host has, it has until it has run.
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const auto number = std::make_shared<int>(1);
+    stream.launch_host_function([number] { *number = 2; });
+    stream.synchronize();
+    CHECK(*number == 2);
+    CHECK(status_of([&] { cudamem::stream().launch_host_function([number] { *number = 3; }); }) ==
+          CUDAMEM_ERROR_INVALID_HANDLE);
+    context.synchronize();
+    CHECK(*number == 2 && number.use_count() == 1);
+
+    int failures = 0;
+    cudamem::set_log([](cudamem_status, const char *, void *user) { ++*static_cast<int *>(user); }, &failures);
+    CHECK(status_of([&] { cudamem::device_info(-1); }) != CUDAMEM_SUCCESS && failures == 1);
+    cudamem::set_log(nullptr);
+
+    if (cudamem::device_supports(0, CUDAMEM_FEATURE_DEVICE_POOLS) == CUDAMEM_SUPPORT_YES) {
+        const cudamem::resource pool = cudamem::resource::driver_pool(context);
+        const cudamem::buffer buffer(pool, 1000, stream);
+        CHECK(pool.driver_pool_info().used >= 1000);
+        pool.trim_driver_pool();
+    }
+    CHECK(status_of([&] { cudamem::resource::device(context).driver_pool_info(); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
 static void errors()
@@ -278,6 +316,7 @@ void give_back_twice()
 
 void with_exceptions()
 {
+    library();
     objects();
     errors();
     values();

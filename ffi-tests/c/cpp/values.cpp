@@ -32,6 +32,9 @@ static void objects()
     const auto context = cudamem::context::open_primary(0);
     CHECK(context.has_value());
     const auto stream = cudamem::stream::create(*context);
+    CHECK(cudamem::load().has_value() && status_of(cudamem::device_info(-1)) != CUDAMEM_SUCCESS);
+    int number = 0;
+    CHECK(stream->launch_host_function([&number] { number = 1; }) && stream->synchronize() && number == 1);
     const auto device = cudamem::resource::device(*context);
     auto pool = cudamem::pool::create(*device);
     CHECK(stream && device && pool);
@@ -83,7 +86,8 @@ void ask_for_too_much()
 {
     const auto context = cudamem::context::open_primary(0);
     const auto stream = cudamem::stream::create(*context);
-    const auto memory = cudamem::memory_resource::create(*cudamem::resource::pinned(*context), *stream);
+    const auto pinned = cudamem::resource::pinned(*context);
+    const auto memory = cudamem::memory_resource::create(*pinned, *stream);
     static_cast<void>((*memory)->allocate(SIZE_MAX / 2));
 }
 
@@ -107,6 +111,11 @@ static void views()
     const auto again = cudamem::import_dlpack(*tensor, *stream);
     CHECK(again && again->read(numbers) && numbers[3] == 4);
     CHECK(status_of(cudamem::arrow_schema::import(nullptr)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
+void take_no_value()
+{
+    std::printf("went on with %zu\n", cudamem::buffer().size().value());
 }
 
 void without_exceptions()

@@ -1,0 +1,63 @@
+// The library itself, what it loads, and the devices.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_LIBRARY_HPP
+#define CUDAMEM_LIBRARY_HPP
+
+#include "object.hpp"
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// The library's release, such as "0.1.0".
+inline const char *version() noexcept { return cudamem_version(); }
+
+/// The library's release, to be compared with CUDAMEM_VERSION_NUMBER, which is that of the header.
+inline std::uint32_t version_number() noexcept { return cudamem_version_number(); }
+
+/// Loads the CUDA driver now, and gives the CUDA release that it serves, such as 13000. `options.size` is set here.
+inline result<std::uint32_t> load(cudamem_load_options options = {})
+{
+    options.size = sizeof options;
+    return detail::get<std::uint32_t>(cudamem_load, &options);
+}
+
+/// What serves on this machine, as JSON.
+inline result<std::string> describe() { return detail::get_text(cudamem_describe); }
+
+/// Sets the function that is told of every failure, on the thread that met it; null ends it.
+inline result<void> set_log(cudamem_error_callback callback, void *user = nullptr)
+{
+    return check(cudamem_set_log(callback, user));
+}
+
+/// Sets the function that is told of errors that no function could return, such as those of destructors; null ends it.
+inline result<void> set_drop_error_callback(cudamem_error_callback callback, void *user = nullptr)
+{
+    return check(cudamem_set_drop_error_callback(callback, user));
+}
+
+inline result<std::int32_t> device_count() { return detail::get<std::int32_t>(cudamem_device_count); }
+
+inline result<cudamem_device_info> device_info(std::int32_t ordinal)
+{
+    cudamem_device_info info{};
+    info.size = sizeof info;
+    const cudamem_status status = cudamem_device_get_info(ordinal, &info);
+    return detail::give<cudamem_device_info>(status, info);
+}
+
+/// One of CUDAMEM_SUPPORT_..., for one of CUDAMEM_FEATURE_... .
+inline result<std::int32_t> device_supports(std::int32_t ordinal, std::int32_t feature)
+{
+    return detail::get<std::int32_t>(cudamem_device_supports, ordinal, feature);
+}
+
+/// Whether kernels of a device can be given access to another's memory.
+inline result<bool> device_can_access_peer(std::int32_t ordinal, std::int32_t other)
+{
+    return detail::get<bool>(cudamem_device_can_access_peer, ordinal, other);
+}
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_LIBRARY_HPP
