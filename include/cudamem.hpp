@@ -31,6 +31,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/interchange.hpp"
 #include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory.hpp"
@@ -42,5 +43,6 @@
 #include "cudamem/signal.hpp"
 #include "cudamem/stream.hpp"
 #include "cudamem/values.hpp"
+#include "cudamem/view.hpp"
 
 #endif // CUDAMEM_HPP

@@ -186,21 +186,10 @@ pub type cudamem_release_callback = Option<extern "C" fn(user: *mut c_void)>;
 
 /// Calls the program when the last use of its memory has ended.
 pub(crate) struct Owner {
-    release: extern "C" fn(*mut c_void),
+    release: cudamem_release_callback,
     user: *mut c_void,
     /// Whether the program was told that the memory is in use.
     armed: AtomicBool,
-}
-
-impl Owner {
-    pub(crate) fn new(release: extern "C" fn(*mut c_void), user: *mut c_void) -> Arc<Self> {
-        Arc::new(Self { release, user, armed: AtomicBool::new(false) })
-    }
-
-    /// The call that hands the memory over has worked: its end is told from now on.
-    pub(crate) fn arm(&self) {
-        self.armed.store(true, Ordering::Release);
-    }
 }
 
 // SAFETY: the header asks for a function that may be called, with what was given, on any thread.
@@ -208,10 +197,23 @@ unsafe impl Send for Owner {}
 // SAFETY: as above.
 unsafe impl Sync for Owner {}
 
+impl Owner {
+    pub(crate) fn new(release: cudamem_release_callback, user: *mut c_void) -> Arc<Self> {
+        Arc::new(Self { release, user, armed: AtomicBool::new(false) })
+    }
+
+    /// From now on the end is told: the call that took the memory has worked.
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::Release);
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
-        if *self.armed.get_mut() {
-            (self.release)(self.user);
+        if let Some(release) = self.release
+            && *self.armed.get_mut()
+        {
+            release(self.user);
         }
     }
 }
@@ -233,12 +235,12 @@ pub unsafe extern "C" fn cudamem_buffer_borrow(
     run("cudamem_buffer_borrow", || {
         let buffer = out("buffer", buffer)?;
         let stream = object("stream", stream)?;
-        let Some(release) = release else {
+        if release.is_none() {
             // SAFETY: the program promises as many bytes.
             let borrowed = unsafe { Buffer::from_raw(pointer, size, &stream) }?;
             buffer.write(call::new_handle(Memory::new(borrowed))?);
             return Ok(());
-        };
+        }
         let owner = Owner::new(release, user);
         // SAFETY: as above, until the owner ends.
         let owned = unsafe { Buffer::from_raw_with_owner(pointer, size, owner.clone(), &stream) }?;

@@ -27,7 +27,7 @@ struct Lent {
     start: NonNull<u8>,
     size: usize,
     #[expect(dead_code, reason = "held for its drop")]
-    owner: Option<Arc<Owner>>,
+    owner: Arc<Owner>,
 }
 
 // SAFETY: the header asks for memory that nothing else uses, on any thread, until its end was told.
@@ -75,13 +75,11 @@ pub unsafe extern "C" fn cudamem_buffer_register(
         let mut settings = RegisterOptions::default();
         settings.read_only = flags & CUDAMEM_REGISTER_READ_ONLY != 0;
         settings.io_memory = flags & CUDAMEM_REGISTER_IO_MEMORY != 0;
-        let owner = release.map(|release| Owner::new(release, user));
+        let owner = Owner::new(release, user);
         let lent = Lent { start, size, owner: owner.clone() };
         let registered = RegisteredMemory::new(stream.context(), lent, settings)?;
         buffer.write(call::new_handle(Memory::new(registered.buffer(&stream)?.into_any()))?);
-        if let Some(owner) = owner {
-            owner.arm();
-        }
+        owner.arm();
         Ok(())
     })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 13] = [
     "main.c",
     "basics.c",
     "memory.c",
@@ -19,9 +19,12 @@ const SOURCES: [&str; 10] = [
     "sources.c",
     "copies.c",
     "sharing.c",
+    "views.c",
+    "interchange.c",
+    "arrow.c",
 ];
 /// How many cases the sources have.
-const CASES: usize = 27;
+const CASES: usize = 36;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files of a program, and how each sees exceptions.
-const SOURCES: [(&str, &[&str]); 5] = [
+const SOURCES: [(&str, &[&str]); 6] = [
     ("main.cpp", &[]),
     ("throwing.cpp", &[]),
     ("sources.cpp", &[]),
     ("sharing.cpp", &[]),
+    ("views.cpp", &[]),
     ("values.cpp", &["-fno-exceptions"]),
 ];
 

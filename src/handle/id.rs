@@ -12,6 +12,10 @@ pub enum Kind {
     Buffer = 6,
     Mapped = 7,
     Engine = 8,
+    View = 9,
+    ArrowSchema = 10,
+    ArrowArray = 11,
+    ArrowStream = 12,
     Signals = 16,
     Flag = 17,
     Counter = 18,
@@ -26,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 23] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -35,6 +39,10 @@ impl Kind {
         Kind::Buffer,
         Kind::Mapped,
         Kind::Engine,
+        Kind::View,
+        Kind::ArrowSchema,
+        Kind::ArrowArray,
+        Kind::ArrowStream,
         Kind::Signals,
         Kind::Flag,
         Kind::Counter,
@@ -59,6 +67,10 @@ impl Kind {
             Kind::Buffer => "a buffer",
             Kind::Mapped => "mapped memory",
             Kind::Engine => "a copy engine",
+            Kind::View => "a view",
+            Kind::ArrowSchema => "an Arrow schema",
+            Kind::ArrowArray => "an Arrow array",
+            Kind::ArrowStream => "a stream of Arrow arrays",
             Kind::Signals => "the memory of signals",
             Kind::Flag => "a flag",
             Kind::Counter => "a counter",

@@ -52,6 +52,12 @@ void sources_close(struct source sources[SOURCES]);
 /* Bytes that differ by place and by seed. */
 void pattern(unsigned char *bytes, size_t size, unsigned seed);
 
+/* A view of 4 rows of 6 numbers in memory of a resource, and the numbers in it. */
+cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_t numbers[24]);
+
+/* The characters of a text, which is destroyed; to be freed. */
+char *take_text(cudamem_text text);
+
 void case_library(void);
 void case_devices(void);
 void case_streams(void);
@@ -68,6 +74,15 @@ void case_handles(void);
 void case_arguments(void);
 void case_options(void);
 void case_threads(void);
+void case_data_types(void);
+void case_views(void);
+void case_view_copies(void);
+void case_view_misuse(void);
+void case_dlpack(void);
+void case_dlpack_misuse(void);
+void case_array_interfaces(void);
+void case_arrow(void);
+void case_arrow_misuse(void);
 void case_flags(void);
 void case_rings(void);
 void case_adaptors(void);

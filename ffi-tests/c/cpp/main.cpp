@@ -27,6 +27,7 @@ int main(int count, char **arguments)
     with_exceptions();
     other_sources();
     without_exceptions();
+    views_with_exceptions();
     sharing();
     CHECK(drop_errors == 0);
     check_ledger();

@@ -22,6 +22,7 @@
 void with_exceptions();
 void other_sources();
 void without_exceptions();
+void views_with_exceptions();
 
 // Parts of the header with files of their own here.
 void sharing();

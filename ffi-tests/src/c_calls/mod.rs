@@ -5,10 +5,14 @@ mod copies;
 mod sharing;
 mod signals;
 mod sources;
+mod views;
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
+use cudamem::arrow::cudamem_arrow_array_destroy;
+use cudamem::arrow_schema::cudamem_arrow_schema_destroy;
+use cudamem::arrow_stream::cudamem_arrow_stream_destroy;
 use cudamem::buffer::*;
 use cudamem::channel::*;
 use cudamem::context::*;
@@ -28,6 +32,7 @@ use cudamem::signal::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
+use cudamem::view::cudamem_view_destroy;
 use cudamem::virtual_memory::*;
 use std::ffi::CStr;
 use std::sync::Once;
@@ -78,6 +83,8 @@ pub struct Tally {
     pub succeeded: usize,
     /// Failed with a status that is not that of a defect.
     pub refused: usize,
+    /// Of which kinds handles were made: a bit for each.
+    pub kinds: u32,
 }
 
 /// Runs the calls that the bytes say, and destroys what is left.
@@ -129,6 +136,10 @@ handles! {
     buffer: cudamem_buffer, 6;
     mapped: cudamem_mapped, 7;
     engine: cudamem_engine, 8;
+    view: cudamem_view, 9;
+    arrow_schema: cudamem_arrow_schema, 10;
+    arrow_array: cudamem_arrow_array, 11;
+    arrow_stream: cudamem_arrow_stream, 12;
     signal_memory: cudamem_signals, 16;
     flag: cudamem_flag, 17;
     counter: cudamem_counter, 18;
@@ -205,6 +216,7 @@ impl Calls<'_> {
         let made = id(unsafe { place.assume_init() });
         if self.count(status) {
             assert_ne!(made, UNTOUCHED, "nothing was written");
+            self.tally.kinds |= 1 << kind(made);
             self.handles.push(made);
         } else {
             assert_eq!(made, UNTOUCHED, "a result of a call that failed: {}", last_message());
@@ -254,7 +266,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 15 {
+        match self.byte() % 18 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -266,6 +278,7 @@ impl Calls<'_> {
             11 => self.use_sources(),
             12 => self.engine_work(),
             13 => self.share(),
+            14..=16 => self.view_step(),
             _ => {
                 let wanted = u64::from(self.byte() % 27);
                 let handle = self.handle(wanted);
@@ -453,6 +466,10 @@ impl Calls<'_> {
             cudamem_resource_destroy(cudamem_resource { id }),
             cudamem_stream_destroy(cudamem_stream { id }),
             cudamem_context_destroy(cudamem_context { id }),
+            cudamem_view_destroy(cudamem_view { id }),
+            cudamem_arrow_schema_destroy(cudamem_arrow_schema { id }),
+            cudamem_arrow_array_destroy(cudamem_arrow_array { id }),
+            cudamem_arrow_stream_destroy(cudamem_arrow_stream { id }),
             cudamem_export_destroy(cudamem_export { id }),
             cudamem_channel_destroy(cudamem_channel { id }),
             cudamem_listener_destroy(cudamem_listener { id }),
