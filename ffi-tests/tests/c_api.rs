@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "main.c",
     "basics.c",
     "memory.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 10] = [
     "sources.c",
     "copies.c",
     "sharing.c",
+    "exports.c",
 ];
 /// How many cases the sources have.
 const CASES: usize = 27;
