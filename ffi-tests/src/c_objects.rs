@@ -451,15 +451,27 @@ impl Engine {
 }
 
 impl Export {
-    /// One that has no files, of its bytes.
+    /// One of its bytes and files.
     ///
     /// # Errors
     ///
     /// The call failed.
-    pub fn create(bytes: &[u8]) -> Result<Self> {
+    pub fn create(bytes: &[u8], files: &[i32]) -> Result<Self> {
         let (place, size) = (bytes.as_ptr().cast(), bytes.len());
-        // SAFETY: the slice has as many bytes, and there are no files.
-        Self::from_call(|made| unsafe { cudamem_export_create(place, size, ptr::null(), 0, made) })
+        // SAFETY: the slices have as many bytes and numbers.
+        Self::from_call(|made| unsafe { cudamem_export_create(place, size, files.as_ptr(), files.len(), made) })
+    }
+
+    /// The numbers of its files.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn files(&self) -> Result<Vec<i32>> {
+        let mut count = MaybeUninit::uninit();
+        let files = told(|place| cudamem_export_get_files(self.0, place, Some(&mut count)))?;
+        // SAFETY: the call worked; the numbers live as long as the export.
+        Ok(unsafe { core::slice::from_raw_parts(files, count.assume_init()) }.to_vec())
     }
 
     /// A copy of its bytes.
@@ -490,6 +502,18 @@ impl Export {
 }
 
 impl Channel {
+    /// Two ends that are connected.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn pair() -> Result<(Self, Self)> {
+        let mut other = MaybeUninit::uninit();
+        let one = Self::from_call(|place| cudamem_channel_create_pair(place, Some(&mut other)))?;
+        // SAFETY: the call worked, and wrote both.
+        Ok((one, Self(unsafe { other.assume_init() })))
+    }
+
     /// A channel over a duplicate of a socket.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "main.c",
     "basics.c",
     "memory.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 13] = [
     "sources.c",
     "copies.c",
     "sharing.c",
+    "exports.c",
     "views.c",
     "interchange.c",
     "arrow.c",

@@ -126,3 +126,15 @@ void pattern(unsigned char *bytes, size_t size, unsigned seed)
         bytes[index] = (unsigned char)((index * 31) ^ (index >> 8) ^ seed);
     }
 }
+
+cudamem_resource shareable_pool(struct rig rig)
+{
+    cudamem_resource pool = {0};
+    cudamem_driver_pool_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_DRIVER_POOL_SHAREABLE;
+    cudamem_status status = cudamem_resource_create_driver_pool(rig.context, &options, &pool);
+    CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_UNSUPPORTED);
+    return pool;
+}

@@ -49,6 +49,9 @@ enum { SOURCES = 9 };
 void sources_open(struct rig rig, struct source sources[SOURCES]);
 void sources_close(struct source sources[SOURCES]);
 
+/* A pool that other processes may import; the null handle where the device cannot share pools. */
+cudamem_resource shareable_pool(struct rig rig);
+
 /* Bytes that differ by place and by seed. */
 void pattern(unsigned char *bytes, size_t size, unsigned seed);
 

@@ -1,5 +1,6 @@
 //! The C library on either side: it exports to a process of cuda-mem's, and imports what cuda-mem exports.
 
+use super::files::flat;
 use super::{Other, Outcome, PATIENCE, inverted, pattern, same, setup};
 use cuda_mem::Feature;
 use cuda_mem::ipc::{Descriptor, MAX_MESSAGE};
@@ -25,6 +26,7 @@ pub fn play(role: &str) -> Outcome {
         "twice" => twice(&context, &channel),
         "threads" => threads(&context, &channel),
         "forged" => forged(&context, &channel),
+        "files" => files(&context, &channel),
         other => Err(format!("{other} is no role with the C library").into()),
     }
 }
@@ -105,7 +107,7 @@ fn forged(context: &Context, channel: &Channel) -> Outcome {
     for (index, lie) in lies.into_iter().enumerate() {
         // What is no descriptor at all, cuda-mem has refused already.
         let Ok(lie) = lie else { continue };
-        let refused = match Export::create(&lie.to_bytes()) {
+        let refused = match Export::create(&lie.to_bytes(), &[]) {
             // It names files, which are not there.
             Err(failure) if failure.status == CUDAMEM_ERROR_CHANNEL => continue,
             made => made.and_then(|lie| source.import_buffer(&lie, &stream)),
@@ -113,10 +115,57 @@ fn forged(context: &Context, channel: &Channel) -> Outcome {
         let status = refused.err().map(|failure| failure.status);
         assert_eq!(status, Some(CUDAMEM_ERROR_DESCRIPTOR), "lie {index}");
     }
-    let part = Export::create(&good.with_part(10, 90)?.to_bytes())?;
+    let part = Export::create(&good.with_part(10, 90)?.to_bytes(), &[])?;
     same("a part", &contents(&source.import_buffer(&part, &stream)?)?, &pattern(5000, 8)[10..100])?;
     channel.send_bytes(b"done")?;
     Ok(())
+}
+
+/// In a process of its own, in which no other test opens files.
+fn files(context: &Context, channel: &Channel) -> Outcome {
+    let (stream, (here, there)) = (context.stream()?, Channel::pair()?);
+    let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
+    let (mapped_source, virtual_memory) =
+        (context.mapped_memory(0)?, context.virtual_memory(CUDAMEM_PHYSICAL_SHAREABLE)?);
+    let (pooled, mapped) = (pool.allocate(100, &stream)?, mapped_source.allocate_mapped(100)?);
+    let chunk = virtual_memory.allocate(100, &stream)?;
+    let null = std::fs::File::open("/dev/null")?;
+    flat("exports and channels of the C library", || {
+        here.send(&pool.export()?)?;
+        here.send(&pooled.export()?)?;
+        here.send(&chunk.export_virtual(&virtual_memory)?)?;
+        let again = context.import_pool(&there.receive()?)?;
+        again.import_buffer(&there.receive()?, &stream)?;
+        virtual_memory.import_buffer(&there.receive()?, &stream)?;
+        if let Ok(export) = mapped.export() {
+            here.send(&export)?;
+            mapped_source.import_mapped(&there.receive()?)?;
+        }
+        // Put together, and refused with a file too many, with another's, and as something else.
+        let export = pool.export()?;
+        let (bytes, files) = (export.bytes()?, export.files()?);
+        context.import_pool(&Export::create(&bytes, &files)?)?;
+        assert!(Export::create(&bytes, &[files[0], files[0]]).is_err());
+        assert!(Export::create(&bytes[..100], &files).is_err());
+        assert!(mapped_source.import_mapped(&Export::create(&bytes, &[null.as_raw_fd()])?).is_err());
+        assert!(Channel::open(null.as_raw_fd(), 1.0).is_err());
+        here.send_bytes(b"bytes")?;
+        assert!(there.receive().is_err());
+        let (one, other) = Channel::pair()?;
+        one.send(&export)?;
+        drop((one, other));
+        Ok(())
+    })?;
+    channel.send_bytes(b"done")?;
+    Ok(())
+}
+
+#[test]
+fn a_hundred_rounds_with_the_c_library_leave_no_file_open() -> Outcome {
+    let Some(_setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let mut other = Other::start("c_files")?;
+    assert_eq!(other.channel.receive_bytes()?, b"done");
+    other.finish()
 }
 
 fn mirror(context: &Context, channel: &Channel) -> Outcome {

@@ -1,0 +1,162 @@
+//! The C library's interface.
+
+use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
+use crate::c_objects as c;
+use cudamem::resource::{CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_MANAGED, CUDAMEM_MEMORY_PINNED};
+
+impl Bytes for c::Mapped {
+    fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
+        Ok(c::Mapped::write(self, offset, source)?)
+    }
+    fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
+        Ok(c::Mapped::read(self, offset, destination)?)
+    }
+    fn host(&self) -> Option<*mut u8> {
+        self.host_pointer().ok().map(<*mut _>::cast)
+    }
+    fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
+        Ok(c::Mapped::flush(self, offset, size)?)
+    }
+    fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
+        Ok(c::Mapped::invalidate(self, offset, size)?)
+    }
+}
+
+impl MappedBytes for c::Mapped {
+    fn atom(&self) -> usize {
+        c::Mapped::atom(self).unwrap_or_default()
+    }
+    fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result {
+        Ok(c::Mapped::device_read(self, offset, destination)?)
+    }
+    fn device_write(&mut self, offset: usize, source: &[u8]) -> Result {
+        Ok(c::Mapped::device_write(self, offset, source)?)
+    }
+}
+
+impl Words for c::Mapped {
+    fn store_u64(&self, offset: usize, word: u64) -> Result {
+        Ok(c::Mapped::store_u64(self, offset, word)?)
+    }
+    fn load_u64(&self, offset: usize) -> Result<u64> {
+        Ok(c::Mapped::load_u64(self, offset)?)
+    }
+    fn load_u32(&self, offset: usize) -> Result<u32> {
+        Ok(c::Mapped::load_u32(self, offset)?)
+    }
+}
+
+impl MappedSource for c::Resource {
+    type Memory = c::Mapped;
+    type Shared = c::Mapped;
+    fn allocate(&self, size: usize) -> Result<c::Mapped> {
+        Ok(self.allocate_mapped(size)?)
+    }
+    fn allocate_shared(&self, size: usize) -> Result<c::Mapped> {
+        Ok(self.allocate_mapped(size)?)
+    }
+}
+
+/// The C library.
+#[derive(Debug)]
+pub struct CLibrary(c::Context);
+
+impl Bytes for c::Buffer {
+    fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
+        Ok(c::Buffer::write(self, offset, source)?)
+    }
+    fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
+        Ok(c::Buffer::read(self, offset, destination)?)
+    }
+    fn host(&self) -> Option<*mut u8> {
+        self.host_pointer().ok().map(<*mut _>::cast)
+    }
+    fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
+        Ok(c::Buffer::flush(self, offset, size)?)
+    }
+    fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
+        Ok(c::Buffer::invalidate(self, offset, size)?)
+    }
+}
+
+impl Interface for CLibrary {
+    type Stream = c::Stream;
+    type Resource = c::Resource;
+    type Buffer = c::Buffer;
+    type Engine = c::Engine;
+
+    fn open() -> Result<Self> {
+        Ok(Self(c::Context::open()?))
+    }
+    fn stream(&self) -> Result<c::Stream> {
+        Ok(self.0.stream()?)
+    }
+    fn delay(stream: &c::Stream) -> Result {
+        Ok(stream.delay()?)
+    }
+    fn sources(&self) -> Result<Vec<(&'static str, c::Resource)>> {
+        let all = [
+            ("device memory", self.0.device_memory()),
+            ("pinned memory", self.0.pinned_memory(0)),
+            ("managed memory", self.0.managed_memory(0)),
+            ("mapped memory", self.0.mapped_memory(0)),
+            ("device pool", self.0.driver_pool(CUDAMEM_MEMORY_DEVICE, 0)),
+            ("pinned pool", self.0.driver_pool(CUDAMEM_MEMORY_PINNED, 0)),
+            ("managed pool", self.0.driver_pool(CUDAMEM_MEMORY_MANAGED, 0)),
+            ("virtual memory", self.0.virtual_memory(0)),
+        ];
+        let there = all.into_iter().filter_map(|(name, source)| {
+            let source = supported(name, source.map_err(Refusal::from)).transpose()?;
+            Some(source.map(|source| (name, source)))
+        });
+        there.collect()
+    }
+    fn pool(source: &c::Resource, maximum: u64) -> Result<c::Resource> {
+        Ok(source.pool(maximum)?)
+    }
+    fn figures(pool: &c::Resource) -> Result<PoolFigures> {
+        let statistics = pool.statistics()?;
+        Ok(PoolFigures {
+            requested: statistics.requested.current,
+            blocks: statistics.blocks.current,
+            reserved: statistics.reserved.current,
+            total: (statistics.requested.total, statistics.requested.freed),
+        })
+    }
+    fn release_unused(pool: &c::Resource) -> Result {
+        Ok(pool.release_unused()?)
+    }
+    fn allocate(resource: &c::Resource, size: usize, stream: &c::Stream) -> Result<c::Buffer> {
+        Ok(resource.allocate(size, stream)?)
+    }
+    fn address(buffer: &c::Buffer) -> u64 {
+        buffer.device_pointer().unwrap_or(u64::MAX)
+    }
+    fn fill(buffer: &mut c::Buffer, offset: usize, size: usize, word: u32) -> Result {
+        Ok(c::Buffer::fill(buffer, offset, size, &word.to_ne_bytes())?)
+    }
+    fn copy(to: &mut c::Buffer, offset: usize, from: &c::Buffer, start: usize, size: usize) -> Result {
+        Ok(c::Buffer::copy(to, offset, from, start, size)?)
+    }
+    fn slice(buffer: &c::Buffer, offset: usize, size: usize) -> Result<c::Buffer> {
+        Ok(c::Buffer::slice(buffer, offset, size)?)
+    }
+    fn equals(one: &c::Buffer, other: &c::Buffer) -> Result<bool> {
+        Ok(c::Buffer::equals(one, other)?)
+    }
+    fn set_stream(buffer: &mut c::Buffer, stream: &c::Stream) -> Result {
+        Ok(c::Buffer::set_stream(buffer, stream)?)
+    }
+    fn synchronize(buffer: &c::Buffer) -> Result {
+        Ok(c::Buffer::synchronize(buffer)?)
+    }
+    fn engine(&self) -> Result<c::Engine> {
+        Ok(self.0.engine()?)
+    }
+    fn engine_write(engine: &c::Engine, buffer: &mut c::Buffer, offset: usize, source: &[u8]) -> Result {
+        Ok(engine.write_buffer(buffer, offset, source)?)
+    }
+    fn engine_read(engine: &c::Engine, buffer: &c::Buffer, offset: usize, destination: &mut [u8]) -> Result {
+        Ok(engine.read_buffer(buffer, offset, destination)?)
+    }
+}

@@ -1,0 +1,217 @@
+//! cuda-mem's own interface.
+
+use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
+use cuda_mem::copy::CopyEngine;
+use cuda_mem::mapped::{MappedMemory, MappedResource};
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{
+    DeviceMemory, DevicePool, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle,
+    SharedResource, VirtualMemory, VirtualOptions,
+};
+use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::{Buffer, Context, Error, SharedBuffer, SharedMemory, Stream};
+
+macro_rules! mapped_bytes {
+    ($($memory:ty),*) => { $(
+        impl Bytes for $memory {
+            fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
+                Ok(self.copy_from_slice(offset, source)?)
+            }
+            fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
+                Ok(self.copy_to_slice(offset, destination)?)
+            }
+            fn host(&self) -> Option<*mut u8> {
+                Some(self.host_pointer())
+            }
+            fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
+                Ok(<$memory>::flush(self, offset..offset.saturating_add(size))?)
+            }
+            fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
+                Ok(<$memory>::invalidate(self, offset..offset.saturating_add(size))?)
+            }
+        }
+
+        impl MappedBytes for $memory {
+            fn atom(&self) -> usize {
+                self.coherence().atom()
+            }
+            fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result {
+                Ok(<$memory>::device_read(self, offset, destination)?)
+            }
+            fn device_write(&mut self, offset: usize, source: &[u8]) -> Result {
+                Ok(<$memory>::device_write(self, offset, source)?)
+            }
+        }
+    )* };
+}
+mapped_bytes!(MappedMemory, SharedMemory);
+
+impl Words for SharedMemory {
+    fn store_u64(&self, offset: usize, word: u64) -> Result {
+        Ok(self.cell::<u64>(offset)?.store(word)?)
+    }
+    fn load_u64(&self, offset: usize) -> Result<u64> {
+        Ok(self.cell::<u64>(offset)?.load()?)
+    }
+    fn load_u32(&self, offset: usize) -> Result<u32> {
+        Ok(self.cell::<u32>(offset)?.load()?)
+    }
+}
+
+impl MappedSource for MappedResource {
+    type Memory = MappedMemory;
+    type Shared = SharedMemory;
+    fn allocate(&self, size: usize) -> Result<MappedMemory> {
+        Ok(MappedResource::allocate(self, size)?)
+    }
+    fn allocate_shared(&self, size: usize) -> Result<SharedMemory> {
+        Ok(MappedResource::allocate(self, size)?.into_shared())
+    }
+}
+
+/// cuda-mem's own interface.
+#[derive(Debug)]
+pub struct Native(Context);
+
+/// A source, and the pool that it is.
+#[derive(Debug)]
+pub struct NativeResource(SharedResource, Option<Pool<Any>>);
+
+impl From<SharedResource> for NativeResource {
+    fn from(shared: SharedResource) -> Self {
+        Self(shared, None)
+    }
+}
+
+impl NativeResource {
+    fn own_pool(&self) -> &Pool<Any> {
+        self.1.as_ref().expect("cases ask pools only")
+    }
+}
+
+impl Bytes for SharedBuffer<u8, Any> {
+    fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
+        Ok(self.copy_from_slice(offset, source)?)
+    }
+    fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
+        Ok(self.copy_to_slice(offset, destination)?)
+    }
+    fn host(&self) -> Option<*mut u8> {
+        self.host_pointer_if_any()
+    }
+    fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
+        match (self.resource(), self.host_pointer_if_any()) {
+            (Some(resource), Some(host)) => Ok(resource.flush(host.wrapping_add(offset), size)?),
+            _ => Ok(()),
+        }
+    }
+    fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
+        match (self.resource(), self.host_pointer_if_any()) {
+            (Some(resource), Some(host)) => Ok(resource.invalidate(host.wrapping_add(offset), size)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Interface for Native {
+    type Stream = Stream;
+    type Resource = NativeResource;
+    type Buffer = SharedBuffer<u8, Any>;
+    type Engine = CopyEngine;
+
+    fn open() -> Result<Self> {
+        Ok(Self(crate::Setup::from_environment()?.context))
+    }
+    fn stream(&self) -> Result<Stream> {
+        Ok(Stream::new(&self.0)?)
+    }
+    fn delay(stream: &Stream) -> Result {
+        Ok(crate::delay(stream)?)
+    }
+    fn sources(&self) -> Result<Vec<(&'static str, NativeResource)>> {
+        let (context, options) = (&self.0, PoolOptions::default());
+        let managed = |memory: ManagedMemory| memory.share();
+        let all: [(&'static str, core::result::Result<SharedResource, Error>); 8] = [
+            ("device memory", Ok(DeviceMemory::new(context).share())),
+            ("pinned memory", Ok(PinnedMemory::new(context).share())),
+            ("managed memory", ManagedMemory::new(context).map(managed)),
+            ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
+            ("device pool", DevicePool::new(context, &options).map(|pool| pool.share())),
+            ("pinned pool", PinnedPool::new(context, &options).map(|pool| pool.share())),
+            ("managed pool", ManagedPool::new(context, &options).map(|pool| pool.share())),
+            ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
+        ];
+        let there = all.into_iter().filter_map(|(name, source)| {
+            let source = supported(name, source.map_err(Refusal::from)).transpose()?;
+            Some(source.map(|source| (name, source.into())))
+        });
+        there.collect()
+    }
+    fn pool(source: &NativeResource, maximum: u64) -> Result<NativeResource> {
+        let mut settings = PoolSettings::default();
+        if maximum != 0 {
+            settings.maximum = maximum as usize;
+        }
+        let pool = Pool::new(&source.0, &settings)?;
+        Ok(NativeResource(pool.share(), Some(pool)))
+    }
+    fn figures(pool: &NativeResource) -> Result<PoolFigures> {
+        let statistics = pool.own_pool().statistics();
+        Ok(PoolFigures {
+            requested: statistics.requested.current,
+            blocks: statistics.blocks.current,
+            reserved: statistics.reserved.current,
+            total: (statistics.requested.total, statistics.requested.freed),
+        })
+    }
+    fn release_unused(pool: &NativeResource) -> Result {
+        pool.own_pool().release_unused()?;
+        Ok(())
+    }
+    fn allocate(resource: &NativeResource, size: usize, stream: &Stream) -> Result<SharedBuffer<u8, Any>> {
+        // SAFETY: memory of the driver's always has bytes, and every byte is a value of `u8`.
+        Ok(unsafe { Buffer::uninit_assumed(&resource.0, size, stream) }?.into_shared())
+    }
+    fn address(buffer: &SharedBuffer<u8, Any>) -> u64 {
+        buffer.device_pointer()
+    }
+    fn fill(buffer: &mut SharedBuffer<u8, Any>, offset: usize, size: usize, word: u32) -> Result {
+        let mut words = buffer.slice(offset..offset.saturating_add(size))?.cast::<u32>().map_err(Error::from)?;
+        Ok(words.fill(.., word)?)
+    }
+    fn copy(
+        to: &mut SharedBuffer<u8, Any>,
+        offset: usize,
+        from: &SharedBuffer<u8, Any>,
+        start: usize,
+        size: usize,
+    ) -> Result {
+        Ok(to.copy_from_buffer(offset, from, start..start.saturating_add(size))?)
+    }
+    fn slice(buffer: &SharedBuffer<u8, Any>, offset: usize, size: usize) -> Result<SharedBuffer<u8, Any>> {
+        Ok(buffer.slice(offset..offset.saturating_add(size))?)
+    }
+    fn equals(one: &SharedBuffer<u8, Any>, other: &SharedBuffer<u8, Any>) -> Result<bool> {
+        Ok(one.equals(other)?)
+    }
+    fn set_stream(buffer: &mut SharedBuffer<u8, Any>, stream: &Stream) -> Result {
+        Ok(buffer.set_stream(stream)?)
+    }
+    fn synchronize(buffer: &SharedBuffer<u8, Any>) -> Result {
+        Ok(buffer.synchronize()?)
+    }
+    fn engine(&self) -> Result<CopyEngine> {
+        Ok(CopyEngine::new(&self.0)?)
+    }
+    fn engine_write(engine: &CopyEngine, buffer: &mut SharedBuffer<u8, Any>, offset: usize, source: &[u8]) -> Result {
+        Ok(engine.write(buffer, offset, source)?)
+    }
+    fn engine_read(
+        engine: &CopyEngine,
+        buffer: &SharedBuffer<u8, Any>,
+        offset: usize,
+        destination: &mut [u8],
+    ) -> Result {
+        Ok(engine.read(buffer, offset, destination)?)
+    }
+}
