@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 26] = [
+const GROUPS: [&str; 27] = [
     "version",
     "status",
     "handles",
@@ -23,6 +23,7 @@ const GROUPS: [&str; 26] = [
     "mapped",
     "engine",
     "adaptor",
+    "guard",
     "small_pools",
     "virtual_memory",
     "host_memory",
