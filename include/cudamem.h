@@ -1888,25 +1888,13 @@ cudamem_status cudamem_arrow_stream_destroy(cudamem_arrow_stream arrow_stream);
 
 /* ---- Adaptors -------------------------------------------------------------------------------------------------------
  *
- * Resources that stand before others: they count, limit, log, retry or guard what is allocated through them. An adaptor is a
+ * Resources that stand before others: they count, limit, log or retry what is allocated through them. An adaptor is a
  * resource; adaptors and pools may be put before each other in any order. The upstream's handle may be destroyed before the
  * adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
  */
 
 /** A flag of cudamem_resource_create_tracking: with a backtrace of each allocation, which takes microseconds. */
 #define CUDAMEM_TRACKING_BACKTRACES 1
-/** Fails the allocation of a number, from 1 on. */
-#define CUDAMEM_FAIL_NTH 0
-/** Fails each allocation whose number is a multiple of number. */
-#define CUDAMEM_FAIL_EVERY_NTH 1
-/** Fails allocations of more than number bytes. */
-#define CUDAMEM_FAIL_LARGER_THAN 2
-/** Fails each allocation with a probability, by chance that number, a seed, decides. */
-#define CUDAMEM_FAIL_BY_CHANCE 3
-/** A flag of cudamem_guard_options: no red zones. */
-#define CUDAMEM_GUARD_NO_RED_ZONES 1
-/** A flag of cudamem_guard_options: no freed memory is held back. */
-#define CUDAMEM_GUARD_NO_QUARANTINE 2
 /** What an adaptor has counted. Sizes are of the blocks that were given. */
 typedef struct {
     /** sizeof(cudamem_counts), set by the program. */
@@ -1937,32 +1925,6 @@ typedef struct {
  * to ask again. It must not unwind.
  */
 typedef bool (*cudamem_retry_callback)(const char *message, uint32_t attempt, void *user);
-
-/** Which allocations fail. */
-typedef struct {
-    /** One of CUDAMEM_FAIL_... . */
-    int32_t when;
-    /** 0. */
-    int32_t reserved;
-    /** What CUDAMEM_FAIL_... says. */
-    uint64_t number;
-    /** 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0. */
-    double probability;
-} cudamem_failure_rule;
-
-/** How blocks are guarded. Zeros are the defaults. */
-typedef struct {
-    /** sizeof(cudamem_guard_options). */
-    size_t size;
-    /** The zones before and behind each block, in bytes. 256 by default. */
-    size_t red_zone;
-    /** How much freed memory is held back, in bytes. 16 MiB by default. */
-    size_t quarantine;
-    /** CUDAMEM_GUARD_... combined by |. */
-    uint32_t flags;
-    /** 0. */
-    uint32_t reserved;
-} cudamem_guard_options;
 
 /** Counts what is allocated: cudamem_resource_get_counts. */
 cudamem_status cudamem_resource_create_statistics(cudamem_resource upstream, cudamem_resource *resource);
@@ -2039,6 +2001,50 @@ cudamem_status cudamem_resource_create_retry(cudamem_resource upstream,
 
 /** Gives blocks that begin at multiples of alignment, a power of two. */
 cudamem_status cudamem_resource_create_aligned(cudamem_resource upstream, size_t alignment, cudamem_resource *resource);
+
+/* ---- Adaptors that find mistakes ------------------------------------------------------------------------------------
+ *
+ * Resources for tests and for debugging: one fails allocations, to see what a program does then, and one finds writes where none
+ * may be.
+ */
+
+/** Fails the allocation of a number, from 1 on. */
+#define CUDAMEM_FAIL_NTH 0
+/** Fails each allocation whose number is a multiple of number. */
+#define CUDAMEM_FAIL_EVERY_NTH 1
+/** Fails allocations of more than number bytes. */
+#define CUDAMEM_FAIL_LARGER_THAN 2
+/** Fails each allocation with a probability, by chance that number, a seed, decides. */
+#define CUDAMEM_FAIL_BY_CHANCE 3
+/** A flag of cudamem_guard_options: no red zones. */
+#define CUDAMEM_GUARD_NO_RED_ZONES 1
+/** A flag of cudamem_guard_options: no freed memory is held back. */
+#define CUDAMEM_GUARD_NO_QUARANTINE 2
+/** Which allocations fail. */
+typedef struct {
+    /** One of CUDAMEM_FAIL_... . */
+    int32_t when;
+    /** 0. */
+    int32_t reserved;
+    /** What CUDAMEM_FAIL_... says. */
+    uint64_t number;
+    /** 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0. */
+    double probability;
+} cudamem_failure_rule;
+
+/** How blocks are guarded. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_guard_options). */
+    size_t size;
+    /** The zones before and behind each block, in bytes. 256 by default. */
+    size_t red_zone;
+    /** How much freed memory is held back, in bytes. 16 MiB by default. */
+    size_t quarantine;
+    /** CUDAMEM_GUARD_... combined by |. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} cudamem_guard_options;
 
 /**
  * Fails allocations by count rules, as out of memory, to see what a program does then. The same rules fail the same allocations

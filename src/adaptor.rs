@@ -1,10 +1,10 @@
 //! Adaptors
 //!
-//! Resources that stand before others: they count, limit, log, retry or guard what is allocated through them. An adaptor is a
+//! Resources that stand before others: they count, limit, log or retry what is allocated through them. An adaptor is a
 //! resource; adaptors and pools may be put before each other in any order. The upstream's handle may be destroyed before the
 //! adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::call::{self, Options, Out, fill, invalid, object, out, run, text};
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
 use crate::made::{new_resource, of_sort};
@@ -14,12 +14,8 @@ use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use core::slice;
 use cuda_mem::Error;
-use cuda_mem::adaptor::{
-    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Logging, Recording,
-    Retry, Statistics, Tracking,
-};
+use cuda_mem::adaptor::{AfterFailure, Aligned, Fallback, Limit, Logging, Recording, Retry, Statistics, Tracking};
 use cuda_mem::memory::kind::Any;
 use std::io::{self, BufWriter};
 
@@ -347,208 +343,6 @@ pub extern "C" fn cudamem_resource_create_aligned(
     run("cudamem_resource_create_aligned", || {
         let resource = out("resource", resource)?;
         resource.write(new_resource(Aligned::<Any>::new(&object("upstream", upstream)?.share(), alignment)?)?);
-        Ok(())
-    })
-}
-
-/// Fails the allocation of a number, from 1 on.
-pub const CUDAMEM_FAIL_NTH: i32 = 0;
-/// Fails each allocation whose number is a multiple of number.
-pub const CUDAMEM_FAIL_EVERY_NTH: i32 = 1;
-/// Fails allocations of more than number bytes.
-pub const CUDAMEM_FAIL_LARGER_THAN: i32 = 2;
-/// Fails each allocation with a probability, by chance that number, a seed, decides.
-pub const CUDAMEM_FAIL_BY_CHANCE: i32 = 3;
-
-/// Which allocations fail.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct cudamem_failure_rule {
-    /// One of CUDAMEM_FAIL_... .
-    pub when: i32,
-    /// 0.
-    pub reserved: i32,
-    /// What CUDAMEM_FAIL_... says.
-    pub number: u64,
-    /// 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0.
-    pub probability: f64,
-}
-
-/// # Safety
-///
-/// `rules` is NULL or points to `count` rules.
-unsafe fn failure_rules(rules: *const cudamem_failure_rule, count: usize) -> Outcome<Vec<FailWhen>> {
-    // SAFETY: this function's contract.
-    let rules = unsafe { list("rules", rules, count) }?;
-    let rule = |rule: &cudamem_failure_rule| {
-        let number = rule.number;
-        if rule.reserved != 0 || !(0.0..=1.0).contains(&rule.probability) {
-            let value = format!("reserved {}, probability {}", rule.reserved, rule.probability);
-            return Err(invalid("rules", value, "reserved is 0, and a probability lies from 0 to 1"));
-        }
-        Ok(match rule.when {
-            CUDAMEM_FAIL_NTH => FailWhen::Nth(number),
-            CUDAMEM_FAIL_EVERY_NTH => FailWhen::EveryNth(number),
-            CUDAMEM_FAIL_LARGER_THAN => FailWhen::LargerThan(usize::try_from(number).unwrap_or(usize::MAX)),
-            CUDAMEM_FAIL_BY_CHANCE => FailWhen::Chance { probability: rule.probability, seed: number },
-            other => return Err(invalid("rules", format!("when {other}"), "it is one of CUDAMEM_FAIL_...")),
-        })
-    };
-    rules.iter().map(rule).collect()
-}
-
-/// Structs of the program's, one after the other.
-///
-/// # Safety
-///
-/// `first` is NULL or points to `count` values, which live during the call.
-pub(crate) unsafe fn list<'call, T>(argument: &'static str, first: *const T, count: usize) -> Outcome<&'call [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(invalid(argument, format!("{count} at {first:p}"), "it points to as many structs"));
-    }
-    // SAFETY: this function's contract.
-    Ok(unsafe { slice::from_raw_parts(first, count) })
-}
-
-/// Fails allocations by count rules, as out of memory, to see what a program does then. The same rules fail the same allocations
-/// in every run. A failed allocation does not reach the upstream.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_resource_create_failing(
-    upstream: cudamem_resource,
-    rules: *const cudamem_failure_rule,
-    count: usize,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_create_failing", || {
-        let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for pointers.
-        let rules = unsafe { failure_rules(rules, count) }?;
-        resource.write(new_resource(FailureInjection::new(&object("upstream", upstream)?.share(), rules))?);
-        Ok(())
-    })
-}
-
-/// Sets the rules of cudamem_resource_create_failing in place of those before, and counts from 1 on again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_resource_set_failures(
-    resource: cudamem_resource,
-    rules: *const cudamem_failure_rule,
-    count: usize,
-) -> cudamem_status {
-    run("cudamem_resource_set_failures", || {
-        // SAFETY: the header's rule for pointers.
-        let rules = unsafe { failure_rules(rules, count) }?;
-        of_sort::<FailureInjection<Any>>("resource", resource)?.set_rules(rules);
-        Ok(())
-    })
-}
-
-/// Gives how many allocations were asked for since the rules were set, and how many of them were made to fail. Either place may
-/// be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_failures(
-    resource: cudamem_resource,
-    allocations: Out<'_, u64>,
-    injected: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_resource_get_failures", || {
-        let adaptor = of_sort::<FailureInjection<Any>>("resource", resource)?;
-        if let Some(allocations) = allocations {
-            allocations.write(adaptor.allocations());
-        }
-        if let Some(injected) = injected {
-            injected.write(adaptor.injected());
-        }
-        Ok(())
-    })
-}
-
-/// How blocks are guarded. Zeros are the defaults.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct cudamem_guard_options {
-    /// sizeof(cudamem_guard_options).
-    pub size: usize,
-    /// The zones before and behind each block, in bytes. 256 by default.
-    pub red_zone: usize,
-    /// How much freed memory is held back, in bytes. 16 MiB by default.
-    pub quarantine: usize,
-    /// CUDAMEM_GUARD_... combined by |.
-    pub flags: u32,
-    /// 0.
-    pub reserved: u32,
-}
-
-// SAFETY: three sizes and two numbers of 4 bytes.
-unsafe impl Options for cudamem_guard_options {
-    const FIRST_SIZE: usize = size_of::<Self>();
-}
-
-/// A flag of cudamem_guard_options: no red zones.
-pub const CUDAMEM_GUARD_NO_RED_ZONES: u32 = 1;
-/// A flag of cudamem_guard_options: no freed memory is held back.
-pub const CUDAMEM_GUARD_NO_QUARANTINE: u32 = 2;
-
-/// Finds writes beyond blocks and after their free, for debugging: red zones around blocks, poison in new and freed ones, and a
-/// quarantine of freed ones. A free that finds damage is refused with CUDAMEM_ERROR_DAMAGED, and a second free of the same block
-/// is not. options may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_resource_create_guarded(
-    upstream: cudamem_resource,
-    options: *const cudamem_guard_options,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_create_guarded", || {
-        let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for options.
-        let chosen = unsafe { self::options("options", options) }?;
-        let known = CUDAMEM_GUARD_NO_RED_ZONES | CUDAMEM_GUARD_NO_QUARANTINE;
-        call::check_flags("options.flags", chosen.flags, known)?;
-        call::check_flags("options.reserved", chosen.reserved, 0)?;
-        let mut settings = GuardSettings::default();
-        for (size, none, place) in [
-            (chosen.red_zone, CUDAMEM_GUARD_NO_RED_ZONES, &mut settings.red_zone),
-            (chosen.quarantine, CUDAMEM_GUARD_NO_QUARANTINE, &mut settings.quarantine),
-        ] {
-            match size {
-                _ if chosen.flags & none != 0 => *place = 0,
-                0 => {}
-                size => *place = size,
-            }
-        }
-        resource.write(new_resource(Guarded::new(&object("upstream", upstream)?.share(), &settings)?)?);
-        Ok(())
-    })
-}
-
-/// Looks for damage now, when all work of the context is done, and gives how many findings there are, and a text for people that
-/// tells of each, which may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_check_guards(
-    resource: cudamem_resource,
-    findings: Out<'_, usize>,
-    report: Out<'_, cudamem_text>,
-) -> cudamem_status {
-    run("cudamem_resource_check_guards", || {
-        let findings = out("findings", findings)?;
-        let damages = of_sort::<Guarded<Any>>("resource", resource)?.check()?;
-        if let Some(report) = report {
-            let lines: Vec<String> = damages.iter().map(ToString::to_string).collect();
-            report.write(new_text(lines.join("\n"))?);
-        }
-        findings.write(damages.len());
-        Ok(())
-    })
-}
-
-/// Checks the blocks in quarantine, and frees them. What is found is told to the callback of cudamem_set_drop_error_callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_release_quarantine(resource: cudamem_resource) -> cudamem_status {
-    run("cudamem_resource_release_quarantine", || {
-        of_sort::<Guarded<Any>>("resource", resource)?.release_quarantine();
         Ok(())
     })
 }

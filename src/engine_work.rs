@@ -3,9 +3,8 @@
 //! A copy in order of a stream comes after the work given to it so far, and before its later work. The program's memory goes
 //! through page-locked staging of the engine's, so that no such write waits for the stream.
 
-use crate::adaptor::list;
 use crate::buffer::{self};
-use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, object, out, run};
+use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, list, object, out, run};
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;

@@ -29,6 +29,7 @@ pub mod engine_options;
 pub mod engine_work;
 pub mod event;
 pub mod graph;
+pub mod guard;
 pub mod handles;
 pub mod host_memory;
 pub mod library;

@@ -3,9 +3,10 @@
 //! Physical memory that is mapped at reserved addresses: buffers that grow without a copy, one memory at several addresses, and
 //! memory that others import by a file descriptor.
 
-use crate::adaptor::list;
 use crate::buffer::Memory;
-use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
+use crate::call::{
+    self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
+};
 use crate::device::device;
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 35] = [
+const GROUPS: [&str; 36] = [
     "version",
     "status",
     "handles",
@@ -32,6 +32,7 @@ const GROUPS: [&str; 35] = [
     "arrow",
     "arrow_stream",
     "adaptor",
+    "guard",
     "small_pools",
     "virtual_memory",
     "host_memory",

@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::adaptor::*;
 use cudamem::graph::*;
+use cudamem::guard::*;
 use cudamem::handles::*;
 use cudamem::host_memory::*;
 use cudamem::small_pools::*;
