@@ -228,22 +228,6 @@ pub fn check_bytes(argument: &'static str, pointer: *const c_void, size: usize) 
     Ok(())
 }
 
-/// Structs of the program's, one after the other.
-///
-/// # Safety
-///
-/// `first` is NULL or points to `count` values, which live during the call.
-pub unsafe fn list<'call, T>(argument: &'static str, first: *const T, count: usize) -> Outcome<&'call [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if first.is_null() || !first.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(invalid(argument, format!("{count} at {first:p}"), "it points to as many structs"));
-    }
-    // SAFETY: this function's contract.
-    Ok(unsafe { slice::from_raw_parts(first, count) })
-}
-
 /// Text that the program gives, or NULL for none.
 ///
 /// # Safety
