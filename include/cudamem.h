@@ -184,6 +184,30 @@ typedef struct {
     uint64_t id;
 } cudamem_engine;
 
+/** A view: an array of any layout in memory. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_view;
+
+/** The type of an Arrow array. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_arrow_schema;
+
+/** An Arrow array. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_arrow_array;
+
+/** Arrow arrays of one type, one after the other. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_arrow_stream;
+
 /* ---- Texts ----------------------------------------------------------------------------------------------------------
  *
  * Longer texts, such as JSON, are objects of the library: read them with cudamem_text_get, and destroy them.
@@ -1006,6 +1030,753 @@ cudamem_status cudamem_engine_read_mapped(cudamem_engine engine,
 
 /** Destroys an engine, and frees its staging. The null handle is allowed. */
 cudamem_status cudamem_engine_destroy(cudamem_engine engine);
+
+/* ---- Types of elements ----------------------------------------------------------------------------------------------
+ *
+ * The types that libraries name to each other at run time, by DLPack's numbers: a code, the bits of one lane, and how many
+ * lanes an element has, which is 1 but for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
+ * {CUDAMEM_TYPE_OPAQUE, 8, n}.
+ */
+
+/** Integers with a sign. */
+#define CUDAMEM_TYPE_INT 0
+/** Integers without a sign. */
+#define CUDAMEM_TYPE_UINT 1
+/** IEEE 754's numbers. */
+#define CUDAMEM_TYPE_FLOAT 2
+/** Bytes without a meaning. */
+#define CUDAMEM_TYPE_OPAQUE 3
+/** The upper half of a float. */
+#define CUDAMEM_TYPE_BFLOAT 4
+/** Complex numbers; the bits are those of both parts. */
+#define CUDAMEM_TYPE_COMPLEX 5
+/** Truth values. */
+#define CUDAMEM_TYPE_BOOL 6
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E3M4 7
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E4M3 8
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E4M3B11FNUZ 9
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E4M3FN 10
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E4M3FNUZ 11
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E5M2 12
+/** A number of 8 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT8_E5M2FNUZ 13
+/** A power of two of 8 bits. */
+#define CUDAMEM_TYPE_FLOAT8_E8M0FNU 14
+/** A number of 6 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT6_E2M3FN 15
+/** A number of 6 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT6_E3M2FN 16
+/** A number of 4 bits, as the name says. */
+#define CUDAMEM_TYPE_FLOAT4_E2M1FN 17
+/** A type of elements, laid out as DLPack's DLDataType. */
+typedef struct {
+    /** One of CUDAMEM_TYPE_... . */
+    uint8_t code;
+    /** The bits of one lane. */
+    uint8_t bits;
+    /** How many lanes an element has: 1, but for vectors. */
+    uint16_t lanes;
+} cudamem_data_type;
+
+/** Finds the type of a name ("float32", "bfloat16", "float8_e4m3fn", "float32x4") or of numpy's typestr ("<f4", "|u1"). */
+cudamem_status cudamem_data_type_find(const char *name, cudamem_data_type *data_type);
+
+/** Gives the name of a type, as cudamem_data_type_find takes it. */
+cudamem_status cudamem_data_type_get_name(cudamem_data_type data_type, cudamem_text *name);
+
+/**
+ * Gives numpy's typestr of a type.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if numpy has no such type.
+ */
+cudamem_status cudamem_data_type_get_typestr(cudamem_data_type data_type, cudamem_text *typestr);
+
+/* ---- Views ----------------------------------------------------------------------------------------------------------
+ *
+ * A view is an array of any layout in memory: of a buffer, whose ownership it shares, or of memory of the host. A layout has
+ * a type of elements, extents, and strides: how many elements it is from one to its neighbour along an axis; they may be
+ * negative, or 0. All elements lie within the memory: what would not is refused.
+ *
+ * int64_t shape[] = {-1, 640};
+ * cudamem_view_layout layout = {0};
+ * layout.size = sizeof layout;
+ * layout.data_type = (cudamem_data_type){CUDAMEM_TYPE_FLOAT, 32, 1};
+ * layout.ndim = 2;
+ * layout.shape = shape;
+ * cudamem_view_create(buffer, &layout, &view);
+ *
+ * A view does not change; functions that give another layout make another view of the same memory. Elements of less than a
+ * byte are packed: several share a byte, and the lowest bits are the first.
+ */
+
+/** The most axes that a view has. */
+#define CUDAMEM_MAX_DIMENSIONS 64
+/** A flag of views: they may only be read. */
+#define CUDAMEM_VIEW_READ_ONLY 1
+/** A flag of views: elements of less than a byte have bytes of their own each. No change for others. */
+#define CUDAMEM_VIEW_PADDED 2
+/** A flag of views: the elements lie without gaps, and the first axis runs fastest, as in Fortran. */
+#define CUDAMEM_VIEW_F_ORDER 4
+/** A flag of cudamem_view_info: the elements lie without gaps, and the last axis runs fastest, as in C. */
+#define CUDAMEM_VIEW_C_ORDER 8
+/** A flag of cudamem_view_info: the elements lie without gaps in some order of the axes. */
+#define CUDAMEM_VIEW_DENSE 16
+/** A flag of cudamem_view_info: no two elements share memory. */
+#define CUDAMEM_VIEW_UNIQUE 32
+/** Where elements lie. */
+typedef struct {
+    /** sizeof(cudamem_view_layout). */
+    size_t size;
+    /** The type of the elements. It has to be said. */
+    cudamem_data_type data_type;
+    /** CUDAMEM_VIEW_READ_ONLY, _PADDED and _F_ORDER, combined by |. */
+    uint32_t flags;
+    /** The number of axes, at most CUDAMEM_MAX_DIMENSIONS. 0 is an array of one element. */
+    size_t ndim;
+    /** The extents, ndim of them. Without strides one may be -1: it is what the memory has room for. */
+    const int64_t *shape;
+    /** The strides in elements, ndim of them; NULL for elements without gaps, in C order or, by the flag, in Fortran's. */
+    const int64_t *strides;
+    /** Where the element of indices 0 lies in the memory, in elements. */
+    int64_t offset;
+} cudamem_view_layout;
+
+/** What a view is. */
+typedef struct {
+    /** sizeof(cudamem_view_info), set by the program. */
+    size_t size;
+    /** The type of the elements. */
+    cudamem_data_type data_type;
+    /** CUDAMEM_VIEW_... combined by |. */
+    uint32_t flags;
+    /** The number of axes. */
+    size_t ndim;
+    /** The extents, valid until the view is destroyed. */
+    const int64_t *shape;
+    /** The strides in elements, valid until the view is destroyed. */
+    const int64_t *strides;
+    /** Where the element of indices 0 lies in the memory, in elements. */
+    int64_t offset;
+    /** The number of elements. */
+    uint64_t elements;
+    /** How many bytes the elements have without gaps: what cudamem_view_read writes. */
+    uint64_t dense_size;
+    /**
+     * The address of the element of indices 0 for kernels and for the driver (a CUdeviceptr); of memory of the host that the
+     * driver does not know, its address there. Tell the view of work that uses it: cudamem_view_record_use.
+     */
+    uint64_t device_pointer;
+    /** The CPU's address of the element of indices 0; NULL where the CPU does not address the memory. */
+    void *host_pointer;
+    /** CUDAMEM_ACCESS_... combined by |. */
+    uint32_t access;
+    /** The ordinal of the device that the memory lies on; -1 for memory of the host. */
+    int32_t device;
+} cudamem_view_info;
+
+/**
+ * Makes a view of a buffer's memory, whose ownership it shares: the memory is freed when the last part of it is destroyed.
+ * layout must not be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the buffer; CUDAMEM_ERROR_INVALID_ARGUMENT if the layout
+ * cannot be.
+ */
+cudamem_status cudamem_view_create(cudamem_buffer buffer,
+                                   const cudamem_view_layout *layout,
+                                   cudamem_view *view);
+
+/**
+ * Makes a view of the host's memory that the driver need not know: size bytes at pointer. The memory must stay there, and
+ * nobody else may write it while the view is copied, or use it while it is written, until release was called with user, which
+ * the end of the last view of the memory does; where release is NULL, until that end. After a failure release is not called.
+ * Copies with such memory are done when their call returns.
+ *
+ * For foreign memory of a device, make a buffer of it first: cudamem_buffer_borrow.
+ */
+cudamem_status cudamem_view_borrow_host(void *pointer,
+                                        size_t size,
+                                        const cudamem_view_layout *layout,
+                                        cudamem_release_callback release,
+                                        void *user,
+                                        cudamem_view *view);
+
+/** Tells what a view is. info->size is set by the program. */
+cudamem_status cudamem_view_get_info(cudamem_view view, cudamem_view_info *info);
+
+/**
+ * Makes a buffer of the memory that the view shares the ownership of, for what buffers offer.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view of the host's memory that is no buffer's.
+ */
+cudamem_status cudamem_view_get_buffer(cudamem_view view, cudamem_buffer *buffer);
+
+/**
+ * Tells the view's memory of work given to stream so far that uses it: what the buffer does from now on waits for that work,
+ * its free too.
+ */
+cudamem_status cudamem_view_record_use(cudamem_view view,
+                                       cudamem_stream stream);
+
+/**
+ * Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left. The null handle is
+ * allowed.
+ */
+cudamem_status cudamem_view_destroy(cudamem_view view);
+
+/* ---- Parts of views -------------------------------------------------------------------------------------------------
+ *
+ * Other layouts of the same elements, and parts of them. Nothing is copied: each function makes a view of the same memory, and
+ * leaves the first one as it is. CUDAMEM_ERROR_INVALID_ARGUMENT says that there is no such layout.
+ */
+
+/** As an end of a cudamem_index: where the axis begins or ends. */
+#define CUDAMEM_INDEX_OPEN INT64_MIN
+/** What is taken of an axis, by Python's rules: numbers below 0 count from the end. */
+typedef struct {
+    /** The first index, or the only one. */
+    int64_t start;
+    /** Where it ends, itself left out. Not looked at where step is 0. */
+    int64_t end;
+    /** How far it is from each index to the next; below 0 the axis runs backwards. 0 for the one index start: the axis goes. */
+    int64_t step;
+} cudamem_index;
+
+/**
+ * Gives the same elements, in C order, another shape of ndim extents. One may be -1: it is what the others leave.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there are not as many elements, or if no strides give that shape: copy the elements
+ * to a dense view first.
+ */
+cudamem_status cudamem_view_reshape(cudamem_view view,
+                                    const int64_t *shape,
+                                    size_t ndim,
+                                    cudamem_view *result);
+
+/** Gives the axes another order: axes has each axis once, count of them. They may be counted from the end, as -1. */
+cudamem_status cudamem_view_permute(cudamem_view view, const int64_t *axes, size_t count, cudamem_view *result);
+
+/**
+ * Takes a part of each axis: indices has one entry for each of the first count axes; the others stay whole. So a count of 0
+ * makes a second handle of the same view.
+ */
+cudamem_status cudamem_view_slice(cudamem_view view,
+                                  const cudamem_index *indices,
+                                  size_t count,
+                                  cudamem_view *result);
+
+/**
+ * Repeats axes of extent 1, and adds axes in front, without memory for that: their strides are 0. Such a view can be read; a
+ * copy to it is refused.
+ */
+cudamem_status cudamem_view_broadcast(cudamem_view view,
+                                      const int64_t *shape,
+                                      size_t ndim,
+                                      cudamem_view *result);
+
+/** Leaves out the axes of extent 1. */
+cudamem_status cudamem_view_squeeze(cudamem_view view, cudamem_view *result);
+
+/** Adds count axes of extent 1, at places of the new shape. */
+cudamem_status cudamem_view_unsqueeze(cudamem_view view, const size_t *axes, size_t count, cudamem_view *result);
+
+/** Merges all neighbouring axes that are one run of memory. */
+cudamem_status cudamem_view_flatten(cudamem_view view, cudamem_view *result);
+
+/**
+ * Takes the same bytes as elements of another type: an axis of stride 1 gets fewer or more of them. The axis may be counted
+ * from the end.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if neither element's size divides the other's, if an extent, a stride, the offset or
+ * the address is no multiple of the larger one, or if a type has less than a byte.
+ */
+cudamem_status cudamem_view_repack(cudamem_view view,
+                                   cudamem_data_type data_type,
+                                   int64_t axis,
+                                   cudamem_view *result);
+
+/**
+ * Makes a view of all of the same memory in another layout. What the first one may only read, so may this one.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
+ */
+cudamem_status cudamem_view_with_layout(cudamem_view view, const cudamem_view_layout *layout, cudamem_view *result);
+
+/** Makes a view of the same elements that may only be read. */
+cudamem_status cudamem_view_make_read_only(cudamem_view view, cudamem_view *result);
+
+/* ---- Copies of views ------------------------------------------------------------------------------------------------
+ *
+ * Between views of one type and shape, whatever their layouts and wherever their memory lies, in stream order: after the work
+ * of both memories so far, and before their later work. Nothing is converted.
+ *
+ * Copies between host and device are done when the call returns, and those within devices when they have begun, unless the
+ * options say otherwise.
+ */
+
+/** A flag of cudamem_copy_options: the call returns when the copy is done. */
+#define CUDAMEM_COPY_WAIT 1
+
+/**
+ * A flag of cudamem_copy_options: the call returns when the copy has begun. Memory of the host that the driver does not know is
+ * waited for all the same.
+ */
+#define CUDAMEM_COPY_NO_WAIT 2
+/** How views are copied. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_copy_options). */
+    size_t size;
+    /** CUDAMEM_COPY_... . */
+    uint32_t flags;
+    /** Zero. */
+    uint32_t reserved;
+    /**
+     * What the copy is ordered on, of the device that the destination lies on, or else the source. The null handle is the home
+     * stream of the memory.
+     */
+    cudamem_stream stream;
+    /**
+     * Where temporary memory comes from, if some is needed: of the host or of the device, as the resource has it. The null
+     * handle is the heap, and the device's current pool.
+     */
+    cudamem_resource temporary;
+} cudamem_copy_options;
+
+/**
+ * Copies the elements of source to view, which has the same type and shape. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if types or shapes differ, if view may only be read or has elements that share memory,
+ * or if the two overlap without being the same.
+ */
+cudamem_status cudamem_view_copy(cudamem_view view,
+                                 cudamem_view source,
+                                 const cudamem_copy_options *options);
+
+/**
+ * Copies elements of the host to a view: size bytes, which lie without gaps in C order. Returns when that is done. options may
+ * be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if size is not the dense_size of cudamem_view_info.
+ */
+cudamem_status cudamem_view_write(cudamem_view view,
+                                  const void *source,
+                                  size_t size,
+                                  const cudamem_copy_options *options);
+
+/**
+ * Copies the elements of a view to the host: size bytes, where they lie without gaps in C order. Returns when that is done.
+ * options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if size is not the dense_size of cudamem_view_info.
+ */
+cudamem_status cudamem_view_read(cudamem_view view,
+                                 void *destination,
+                                 size_t size,
+                                 const cudamem_copy_options *options);
+
+/* ---- DLPack ---------------------------------------------------------------------------------------------------------
+ *
+ * Views go to other libraries and come from them without a copy, as DLPack 1.3 has it. This header does not need dlpack.h; both
+ * may be included, in any order.
+ *
+ * Order: what goes out is ordered before the consumer's stream, and the CPU waits only where the CPU is the consumer. When the
+ * consumer calls the deleter, the memory is used again, or freed, after the work that its stream has by then.
+ *
+ * Life: memory that others have is not freed under them. Handles may be destroyed at any time; the deleter ends the last hold.
+ */
+
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+/** A flag of cudamem_dlpack_options: the consumer may only read. */
+#define CUDAMEM_DLPACK_READ_ONLY 1
+/** A flag of cudamem_dlpack_options: the consumer gets a copy, which it alone has. */
+#define CUDAMEM_DLPACK_COPY 2
+/** A flag of cudamem_dlpack_options: what would need a copy is an error. */
+#define CUDAMEM_DLPACK_NO_COPY 4
+
+/**
+ * When the consumer has let go, the memory waits for the work that the consumer's stream has by then. That stream has to live
+ * until then.
+ */
+#define CUDAMEM_RELEASE_AFTER_STREAM 0
+/** When the consumer has let go, the memory waits for nothing: the consumer's work is done by then. */
+#define CUDAMEM_RELEASE_IMMEDIATELY 1
+/** When the consumer has let go, all work of the context is waited for: for consumers whose stream may be gone by then. */
+#define CUDAMEM_RELEASE_AFTER_CONTEXT 2
+/** How a view is handed out. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_dlpack_options). */
+    size_t size;
+    /** CUDAMEM_DLPACK_... combined by |. */
+    uint32_t flags;
+    /** One of CUDAMEM_RELEASE_... . */
+    int32_t release;
+    /**
+     * The consumer's stream, as DLPack names it: 1 is the legacy default stream, 2 the calling thread's, -1 wants no order,
+     * others are a CUstream of the view's context. 0: it is not said. Memory of a device is then ordered before the legacy
+     * default stream, and memory of the host is waited for.
+     */
+    int64_t stream;
+    /** What a copy is allocated from. The null handle where none is needed. */
+    cudamem_resource resource;
+    /**
+     * The device that the consumer wants the memory on, by DLPack's numbers: kDLCPU is 1, kDLCUDA 2, kDLCUDAHost 3,
+     * kDLCUDAManaged 13. 0 is where it lies. Another one needs a copy, but for the CPU where it addresses the memory.
+     */
+    int32_t device_type;
+    /** The number of that device. */
+    int32_t device_id;
+} cudamem_dlpack_options;
+
+/**
+ * Hands a view to another library, in order: makes a DLManagedTensorVersioned, whose deleter has to be called once. options may
+ * be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a copy is needed that is forbidden or has no resource, if the view is of no buffer,
+ * or if its first element begins within a byte.
+ */
+cudamem_status cudamem_view_export_dlpack(cudamem_view view,
+                                          const cudamem_dlpack_options *options,
+                                          struct DLManagedTensorVersioned **tensor);
+
+/**
+ * As cudamem_view_export_dlpack, for consumers that know only the layout before DLPack 1.0.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT also if the view may only be read or has padded elements, which that layout cannot say.
+ */
+cudamem_status cudamem_view_export_dlpack_legacy(cudamem_view view,
+                                                 const cudamem_dlpack_options *options,
+                                                 struct DLManagedTensor **tensor);
+
+/**
+ * Makes a view of another library's tensor. The deleter is called when the last view or buffer of the memory has ended; after a
+ * failure the tensor is the program's as before.
+ *
+ * stream becomes the home stream of the memory's work. Without a producer (the null handle), the producer must have ordered its
+ * work before stream already, as DLPack's producers do for the stream that they are asked for, and the end waits for ours. With
+ * one, stream waits for the producer's work so far, and the producer for ours in the end, all without holding up the CPU.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the tensor's numbers cannot be, if it is of another release of DLPack or of another
+ * kind of device, or if the driver says that the memory is elsewhere.
+ */
+cudamem_status cudamem_view_import_dlpack(struct DLManagedTensorVersioned *tensor,
+                                          cudamem_stream stream,
+                                          cudamem_stream producer,
+                                          cudamem_view *view);
+
+/** As cudamem_view_import_dlpack, of a tensor in the layout before DLPack 1.0. */
+cudamem_status cudamem_view_import_dlpack_legacy(struct DLManagedTensor *tensor,
+                                                 cudamem_stream stream,
+                                                 cudamem_stream producer,
+                                                 cudamem_view *view);
+
+/* ---- Array interfaces -----------------------------------------------------------------------------------------------
+ *
+ * The CUDA array interface of version 3 and numpy's array interface, as JSON: plain numbers, for programs that speak to
+ * Python's libraries. They say nothing of ownership: who hands an array out keeps the view while others use it, and who takes
+ * one over keeps what it belongs to.
+ */
+
+/** A flag of cudamem_view_import_cuda_array_interface: the producer's stream need not be waited for. */
+#define CUDAMEM_ARRAY_INTERFACE_ORDERED 1
+
+/**
+ * Gives the CUDA array interface of a view as JSON: the address for devices, and the home stream, which the consumer orders its
+ * own after. Nothing is waited for. Tell the view of the consumer's work: cudamem_view_record_use.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if devices do not address the memory, or the type has no typestr.
+ */
+cudamem_status cudamem_view_export_cuda_array_interface(cudamem_view view,
+                                                        cudamem_text *json);
+
+/**
+ * Gives numpy's array interface of a view as JSON: the address for the CPU. Waits for the memory's work.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU does not address the memory, or not without flushes; if the type has no
+ * typestr.
+ */
+cudamem_status cudamem_view_export_array_interface(cudamem_view view,
+                                                   cudamem_text *json);
+
+/**
+ * Makes a view of an array that devices address, of which another library gives the CUDA array interface as JSON. stream becomes
+ * the home stream of the memory's work, and waits for the stream that the interface names, unless a flag says that there is no
+ * need. The memory must stay allocated until release was called with user, which the end of the last view or buffer of it does
+ * when its work is done; where release is NULL, until that end. After a failure release is not called.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it is no such JSON, or if the driver does not know the address as one for devices.
+ */
+cudamem_status cudamem_view_import_cuda_array_interface(const char *json,
+                                                        uint32_t flags,
+                                                        cudamem_stream stream,
+                                                        cudamem_release_callback release,
+                                                        void *user,
+                                                        cudamem_view *view);
+
+/**
+ * Makes a view of an array of the host, of which another library gives numpy's array interface as JSON. Otherwise as
+ * cudamem_view_import_cuda_array_interface.
+ */
+cudamem_status cudamem_view_import_array_interface(const char *json,
+                                                   cudamem_stream stream,
+                                                   cudamem_release_callback release,
+                                                   void *user,
+                                                   cudamem_view *view);
+
+/* ---- Arrow: schemas -------------------------------------------------------------------------------------------------
+ *
+ * The type of an Arrow array: the specification's letters for it ("g" for doubles, "u" for text, "+s" for structures), the
+ * field's name, its children. This header does not need Arrow's; both may be included, in any order.
+ */
+
+struct ArrowSchema;
+
+/** A flag of schemas: values may be missing. */
+#define CUDAMEM_ARROW_NULLABLE 2
+/** What a schema is made of. Zeros are the defaults, but for the format. */
+typedef struct {
+    /** sizeof(cudamem_arrow_schema_options). */
+    size_t size;
+    /** The specification's letters for the type. Must not be NULL. */
+    const char *format;
+    /** The field's name, or NULL. */
+    const char *name;
+    /** CUDAMEM_ARROW_NULLABLE and other flags of the specification. */
+    int64_t flags;
+    /** The number of children. */
+    size_t n_children;
+    /** They; the handles stay the program's. */
+    const cudamem_arrow_schema *children;
+    /** The type of the dictionary's values, or the null handle; the handle stays the program's. */
+    cudamem_arrow_schema dictionary;
+    /** The number of pairs of keys and values. */
+    size_t n_metadata;
+    /** The keys. */
+    const char *const *metadata_keys;
+    /** The values. */
+    const char *const *metadata_values;
+} cudamem_arrow_schema_options;
+
+/** What a schema is. */
+typedef struct {
+    /** sizeof(cudamem_arrow_schema_info), set by the program. */
+    size_t size;
+    /** The specification's letters for the type, valid until the schema is destroyed. */
+    const char *format;
+    /** The field's name, valid until the schema is destroyed; empty where there is none. */
+    const char *name;
+    /** CUDAMEM_ARROW_NULLABLE and other flags of the specification. */
+    int64_t flags;
+    /** The number of children. */
+    size_t n_children;
+    /** The number of dictionaries: 0 or 1. */
+    size_t n_dictionaries;
+    /** The number of pairs of keys and values. */
+    size_t n_metadata;
+} cudamem_arrow_schema_info;
+
+/** Makes a schema. */
+cudamem_status cudamem_arrow_schema_create(const cudamem_arrow_schema_options *options, cudamem_arrow_schema *schema);
+
+/** Fills in a struct ArrowSchema of the program's, whose release has to be called once. */
+cudamem_status cudamem_arrow_schema_export(cudamem_arrow_schema schema, struct ArrowSchema *result);
+
+/**
+ * Reads a struct ArrowSchema, and releases it. After a failure it is as before.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, or if its numbers or texts cannot be.
+ */
+cudamem_status cudamem_arrow_schema_import(struct ArrowSchema *source, cudamem_arrow_schema *schema);
+
+/** Tells what a schema is. info->size is set by the program. */
+cudamem_status cudamem_arrow_schema_get_info(cudamem_arrow_schema schema, cudamem_arrow_schema_info *info);
+
+/** Gives a handle for a child's type. */
+cudamem_status cudamem_arrow_schema_get_child(cudamem_arrow_schema schema, size_t index, cudamem_arrow_schema *child);
+
+/** Gives a handle for the type of the dictionary's values; the null handle where there is none. */
+cudamem_status cudamem_arrow_schema_get_dictionary(cudamem_arrow_schema schema, cudamem_arrow_schema *dictionary);
+
+/** Gives a pair of key and value. What is no UTF-8 in them is replaced. */
+cudamem_status cudamem_arrow_schema_get_metadata(cudamem_arrow_schema schema,
+                                                 size_t index,
+                                                 cudamem_text *key,
+                                                 cudamem_text *value);
+
+/** Destroys the handle. The null handle is allowed. */
+cudamem_status cudamem_arrow_schema_destroy(cudamem_arrow_schema schema);
+
+/* ---- Arrow: arrays --------------------------------------------------------------------------------------------------
+ *
+ * Arrays of Arrow's C device data interface, whose buffers are buffers of this library. What is handed out has an event
+ * (sync_event) that the consumer waits for, and what comes in is used after its producer's. The structs are the host's; only
+ * the buffers are on the device.
+ *
+ * Their release knows no streams, so it comes after the consumer's work: cudamem_arrow_array_destroy_after.
+ */
+
+struct ArrowDeviceArray;
+
+/** What an array is made of. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_arrow_array_options). */
+    size_t size;
+    /** How many values. */
+    uint64_t length;
+    /** How many of them are missing; -1 where that is not known. */
+    int64_t null_count;
+    /** How many values come before the first. */
+    uint64_t offset;
+    /** The number of buffers. */
+    size_t n_buffers;
+    /**
+     * They, in the order of the type; the null handle where there is nothing to say, as in a validity that nothing lacks. The
+     * handles stay the program's; the array shares the ownership of the memory.
+     */
+    const cudamem_buffer *buffers;
+    /** The number of children. */
+    size_t n_children;
+    /** They, made by cudamem_arrow_array_create; the handles stay the program's. */
+    const cudamem_arrow_array *children;
+    /** The dictionary's values, or the null handle; the handle stays the program's. */
+    cudamem_arrow_array dictionary;
+} cudamem_arrow_array_options;
+
+/** What an array is. */
+typedef struct {
+    /** sizeof(cudamem_arrow_array_info), set by the program. */
+    size_t size;
+    /** How many values. */
+    uint64_t length;
+    /** How many of them are missing; -1 where that is not known. */
+    int64_t null_count;
+    /** How many values come before the first. */
+    uint64_t offset;
+    /** The number of buffers. */
+    size_t n_buffers;
+    /** The number of children. */
+    size_t n_children;
+    /** The number of dictionaries: 0 or 1. */
+    size_t n_dictionaries;
+    /** The kind of device that the memory lies on, by DLPack's numbers. */
+    int32_t device_type;
+    /** The number of that device. */
+    int32_t device_id;
+} cudamem_arrow_array_info;
+
+/**
+ * Makes an array of buffers. What its type makes of them is not looked at.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a number cannot be, or if the buffers lie on several devices.
+ */
+cudamem_status cudamem_arrow_array_create(const cudamem_arrow_array_options *options, cudamem_arrow_array *array);
+
+/**
+ * Fills in a struct ArrowDeviceArray of the program's, whose release has to be called once, when the consumer's work is done. On
+ * stream comes the event that the consumer waits for, after the work of all buffers so far; memory of the host alone is waited
+ * for.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an array that was imported.
+ */
+cudamem_status cudamem_arrow_array_export(cudamem_arrow_array array,
+                                          cudamem_stream stream,
+                                          struct ArrowDeviceArray *result);
+
+/**
+ * Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called
+ * when its handles and buffers have ended. After a failure it is the program's as before.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, if its numbers cannot be, or if it lies on another kind of device.
+ */
+cudamem_status cudamem_arrow_array_import(struct ArrowDeviceArray *source,
+                                          cudamem_arrow_array *array);
+
+/** Tells what an array is. info->size is set by the program. */
+cudamem_status cudamem_arrow_array_get_info(cudamem_arrow_array array, cudamem_arrow_array_info *info);
+
+/** Gives a handle for a child, which holds the whole. */
+cudamem_status cudamem_arrow_array_get_child(cudamem_arrow_array array, size_t index, cudamem_arrow_array *child);
+
+/** Gives a handle for the dictionary's values, which holds the whole; the null handle where there is none. */
+cudamem_status cudamem_arrow_array_get_dictionary(cudamem_arrow_array array, cudamem_arrow_array *dictionary);
+
+/**
+ * Gives one of the buffers; the null handle where there is none. size is its size in bytes, which Arrow does not say: the type
+ * does. For an array that was made here it may be CUDAMEM_WHOLE_SIZE.
+ *
+ * Of an array that was imported, stream becomes the home stream of the buffer, and waits for the producer's event. The memory is
+ * not to be written.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there are not as many buffers, or if the driver says that the memory is elsewhere.
+ */
+cudamem_status cudamem_arrow_array_get_buffer(cudamem_arrow_array array,
+                                              size_t index,
+                                              size_t size,
+                                              cudamem_stream stream,
+                                              cudamem_buffer *buffer);
+
+/**
+ * Destroys the handle. What was imported is released when no handle or buffer of it is left; the consumer's work is to be done by
+ * then. The null handle is allowed.
+ */
+cudamem_status cudamem_arrow_array_destroy(cudamem_arrow_array array);
+
+/**
+ * As cudamem_arrow_array_destroy, so that the memory is used again only after the work that stream has by now: by an event where
+ * the producer is this library, else by waiting.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if another handle or buffer of an imported array is left; the handle then stays valid.
+ */
+cudamem_status cudamem_arrow_array_destroy_after(cudamem_arrow_array array,
+                                                 cudamem_stream stream);
+
+/* ---- Arrow: streams of arrays ---------------------------------------------------------------------------------------
+ *
+ * Arrays of one type, one after the other. Such a stream has nothing to do with a CUDA stream.
+ */
+
+struct ArrowDeviceArrayStream;
+
+/**
+ * Fills in a struct ArrowDeviceArrayStream of the program's, which gives count arrays one after the other, all of the type that
+ * schema says and on one kind of device. Its release has to be called once. The handles stay the program's. stream is the CUDA
+ * stream of the events that consumers of the arrays wait for.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an array that was imported, or arrays on several kinds of device.
+ */
+cudamem_status cudamem_arrow_stream_export(cudamem_arrow_schema schema,
+                                           const cudamem_arrow_array *arrays,
+                                           size_t count,
+                                           cudamem_stream stream,
+                                           struct ArrowDeviceArrayStream *result);
+
+/**
+ * Takes a struct ArrowDeviceArrayStream over: what source points to counts as released afterwards. After a failure it is the
+ * program's as before.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, or lacks a function.
+ */
+cudamem_status cudamem_arrow_stream_import(struct ArrowDeviceArrayStream *source,
+                                           cudamem_arrow_stream *arrow_stream);
+
+/** Gives the type of all arrays. */
+cudamem_status cudamem_arrow_stream_get_schema(cudamem_arrow_stream arrow_stream, cudamem_arrow_schema *schema);
+
+/**
+ * Gives the next array; after the last one the null handle. Threads that ask at once do so in turns.
+ *
+ * Errors: the producer's, as CUDAMEM_ERROR_INVALID_ARGUMENT with its words.
+ */
+cudamem_status cudamem_arrow_stream_next(cudamem_arrow_stream arrow_stream, cudamem_arrow_array *array);
+
+/** Destroys the handle: the stream of arrays is released, and arrays that it gave stay. The null handle is allowed. */
+cudamem_status cudamem_arrow_stream_destroy(cudamem_arrow_stream arrow_stream);
 
 #ifdef __cplusplus
 }

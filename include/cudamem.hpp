@@ -30,6 +30,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/interchange.hpp"
 #include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"
 #include "cudamem/memory_resource.hpp"
@@ -38,5 +39,6 @@
 #include "cudamem/resource.hpp"
 #include "cudamem/stream.hpp"
 #include "cudamem/values.hpp"
+#include "cudamem/view.hpp"
 
 #endif // CUDAMEM_HPP

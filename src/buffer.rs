@@ -61,8 +61,13 @@ impl Memory {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Memory that is shared already.
+    pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Shared(buffer)))
+    }
+
     /// A value of its own for a range of the memory; from now on the memory is shared.
-    fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
+    pub(crate) fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
         let mut content = self.write();
         let length = with!(&*content, buffer => buffer.len());
         let range = range(offset, size, length)?;
@@ -109,8 +114,8 @@ pub extern "C" fn cudamem_buffer_allocate(
 pub type cudamem_release_callback = Option<extern "C" fn(user: *mut c_void)>;
 
 /// Calls the program when the last use of its memory has ended.
-struct Owner {
-    release: extern "C" fn(*mut c_void),
+pub(crate) struct Owner {
+    release: cudamem_release_callback,
     user: *mut c_void,
     /// Whether the program was told that the memory is in use.
     armed: AtomicBool,
@@ -121,10 +126,23 @@ unsafe impl Send for Owner {}
 // SAFETY: as above.
 unsafe impl Sync for Owner {}
 
+impl Owner {
+    pub(crate) fn new(release: cudamem_release_callback, user: *mut c_void) -> Arc<Self> {
+        Arc::new(Self { release, user, armed: AtomicBool::new(false) })
+    }
+
+    /// From now on the end is told: the call that took the memory has worked.
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::Release);
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
-        if *self.armed.get_mut() {
-            (self.release)(self.user);
+        if let Some(release) = self.release
+            && *self.armed.get_mut()
+        {
+            release(self.user);
         }
     }
 }
@@ -146,17 +164,17 @@ pub unsafe extern "C" fn cudamem_buffer_borrow(
     run("cudamem_buffer_borrow", || {
         let buffer = out("buffer", buffer)?;
         let stream = object("stream", stream)?;
-        let Some(release) = release else {
+        if release.is_none() {
             // SAFETY: the program promises as many bytes.
             let borrowed = unsafe { Buffer::from_raw(pointer, size, &stream) }?;
             buffer.write(call::new_handle(Memory::new(borrowed))?);
             return Ok(());
-        };
-        let owner = Arc::new(Owner { release, user, armed: AtomicBool::new(false) });
+        }
+        let owner = Owner::new(release, user);
         // SAFETY: as above, until the owner ends.
         let owned = unsafe { Buffer::from_raw_with_owner(pointer, size, owner.clone(), &stream) }?;
         buffer.write(call::new_handle(Memory::new(owned))?);
-        owner.armed.store(true, Ordering::Release);
+        owner.arm();
         Ok(())
     })
 }
@@ -173,7 +191,7 @@ pub extern "C" fn cudamem_buffer_slice(
     run("cudamem_buffer_slice", || {
         let slice = out("slice", slice)?;
         let part = object("buffer", buffer)?.slice(offset, size)?;
-        slice.write(call::new_handle(Memory(RwLock::new(Content::Shared(part))))?);
+        slice.write(call::new_handle(Memory::shared(part))?);
         Ok(())
     })
 }

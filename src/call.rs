@@ -183,10 +183,41 @@ pub unsafe fn bytes_mut<'call>(argument: &'static str, pointer: *mut c_void, siz
     Ok(if size == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(pointer.cast(), size) } })
 }
 
+/// A list that is read.
+///
+/// # Safety
+///
+/// `pointer` is NULL or readable for `count` values during the call.
+pub unsafe fn list<'call, T>(argument: &'static str, pointer: *const T, count: usize) -> Outcome<&'call [T]> {
+    let size = count.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
+    let Some(size) = size else {
+        return Err(invalid(argument, format!("{count} entries"), "no memory is as large as that"));
+    };
+    check_bytes(argument, pointer.cast(), size)?;
+    if !pointer.is_aligned() {
+        let rule = format!("its address must be a multiple of {}", align_of::<T>());
+        return Err(invalid(argument, format!("{pointer:p}"), rule));
+    }
+    // SAFETY: this function's contract; an empty slice needs an address that is not NULL.
+    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, count) } })
+}
+
+/// A struct of another library's, which must be there.
+pub fn check_struct<T>(argument: &'static str, pointer: *const T) -> Outcome {
+    if pointer.is_null() {
+        return Err(invalid(argument, "NULL", "it points to a struct"));
+    }
+    if !pointer.is_aligned() {
+        let rule = format!("its address must be a multiple of {}", align_of::<T>());
+        return Err(invalid(argument, format!("{pointer:p}"), rule));
+    }
+    Ok(())
+}
+
 #[inline]
-fn check_bytes(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome {
+pub fn check_bytes(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome {
     if pointer.is_null() && size != 0 {
-        return Err(invalid(argument, "NULL", "it points to as many bytes as are copied"));
+        return Err(invalid(argument, "NULL", "it points to as many bytes as are said"));
     }
     if size > isize::MAX as usize || pointer.addr().checked_add(size).is_none() {
         return Err(invalid(argument, format!("{size} bytes"), "no memory is as large as that"));

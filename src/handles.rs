@@ -69,3 +69,35 @@ pub struct cudamem_engine {
     /// 0 for the null handle.
     pub id: u64,
 }
+
+/// A view: an array of any layout in memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_view {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// The type of an Arrow array.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_arrow_schema {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// An Arrow array.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_arrow_array {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// Arrow arrays of one type, one after the other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_arrow_stream {
+    /// 0 for the null handle.
+    pub id: u64,
+}

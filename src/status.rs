@@ -6,6 +6,7 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::view::ViewError;
 
 /// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
 pub type cudamem_status = i32;
@@ -61,7 +62,17 @@ const NAMES: [&CStr; 14] = [
 pub fn status_of(error: &Error) -> cudamem_status {
     match error {
         error if error.is_out_of_memory() => CUDAMEM_ERROR_OUT_OF_MEMORY,
-        Error::InvalidArgument { .. } => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        Error::InvalidArgument { .. }
+        | Error::DataType(_)
+        | Error::Tensor(_)
+        | Error::Dlpack(_)
+        | Error::Arrow(_)
+        | Error::ArrayInterface(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        Error::View(error) => match **error {
+            ViewError::OutOfMemory { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
+            ViewError::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
+            _ => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        },
         Error::Load(_) => CUDAMEM_ERROR_LOAD,
         Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
         Error::Driver(_) => CUDAMEM_ERROR_DRIVER,

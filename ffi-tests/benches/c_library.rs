@@ -5,16 +5,25 @@
 
 use core::mem::MaybeUninit;
 use core::ptr;
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor};
 use cuda_mem::memory::{DeviceMemory, SharedResource, kind::Any};
 use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::view::Index;
 use cuda_mem::{Buffer, MappedResource, Stream};
 use cudamem::buffer::{cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_size};
 use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
-use cudamem::handles::{cudamem_buffer, cudamem_context, cudamem_mapped, cudamem_resource, cudamem_stream};
+use cudamem::data_type::{CUDAMEM_TYPE_FLOAT, cudamem_data_type};
+use cudamem::dlpack::{cudamem_dlpack_options, cudamem_view_export_dlpack, cudamem_view_import_dlpack};
+use cudamem::handles::{
+    cudamem_buffer, cudamem_context, cudamem_mapped, cudamem_resource, cudamem_stream, cudamem_view,
+};
 use cudamem::mapped::{cudamem_mapped_allocate, cudamem_mapped_destroy, cudamem_mapped_get_size, cudamem_mapped_write};
 use cudamem::pool::cudamem_pool_create;
 use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_mapped, cudamem_resource_destroy};
 use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
+use cudamem::view::{cudamem_view_create, cudamem_view_destroy, cudamem_view_layout};
+use cudamem::view_parts::{cudamem_index, cudamem_view_slice};
 use ffi_tests::{Setup, c_calls};
 use std::hint::black_box;
 use std::time::Instant;
@@ -65,6 +74,32 @@ fn main() -> Result<()> {
         median(rounds, batch, || Buffer::<u8, Any>::uninit(&pool, SIZE, &stream).map(|buffer| buffer.close().is_ok())),
         median(rounds, batch, || cudamem_buffer_destroy(c.allocate())),
     );
+    // 1024 by 1024 floats: out as a tensor, and in again as a view.
+    let numbers = Buffer::<f32, Any>::zeroed(&pool, 1 << 20, &stream)?.into_shared().into_view(&[1024, 1024])?;
+    let large = c.view();
+    row(
+        "part of a view",
+        median(rounds, batch, || black_box(&numbers).clone().sliced(&[Index::At(5)]).is_ok()),
+        median(rounds, batch, || {
+            let indices = [cudamem_index { start: 5, end: 0, step: 0 }];
+            // SAFETY: the list has one entry.
+            cudamem_view_destroy(made(|place| unsafe { cudamem_view_slice(large, indices.as_ptr(), 1, place) }))
+        }),
+    );
+    let unordered = ExportOptions { consumer: Consumer::Unordered, ..Default::default() };
+    row(
+        "DLPack out and in",
+        median(rounds, batch, || {
+            let raw = numbers.to_dlpack(&unordered).map(ManagedTensor::into_versioned);
+            // SAFETY: exported just now, and used by nobody.
+            let shared = raw.and_then(|raw| unsafe {
+                ManagedTensor::from_versioned(raw)?.check()?.into_shared(&stream, Some(&stream))
+            });
+            shared.and_then(SharedTensor::into_view).is_ok()
+        }),
+        median(rounds, batch, || c.through_dlpack(large)),
+    );
+    cudamem_view_destroy(large);
     cudamem_buffer_destroy(kept);
     c.end();
     Ok(())
@@ -114,6 +149,41 @@ impl C {
 
     fn allocate(&self) -> cudamem_buffer {
         made(|place| cudamem_buffer_allocate(self.resources[0], SIZE, self.stream, place))
+    }
+
+    fn view(&self) -> cudamem_view {
+        let buffer = made(|place| cudamem_buffer_allocate(self.resources[0], 4 << 20, self.stream, place));
+        let shape = [1024, 1024];
+        let layout = cudamem_view_layout {
+            size: size_of::<cudamem_view_layout>(),
+            data_type: cudamem_data_type { code: CUDAMEM_TYPE_FLOAT, bits: 32, lanes: 1 },
+            flags: 0,
+            ndim: 2,
+            shape: shape.as_ptr(),
+            strides: ptr::null(),
+            offset: 0,
+        };
+        // SAFETY: the list has two entries.
+        let view = made(|place| unsafe { cudamem_view_create(buffer, &layout, place) });
+        cudamem_buffer_destroy(buffer);
+        view
+    }
+
+    fn through_dlpack(&self, view: cudamem_view) -> i32 {
+        let options = cudamem_dlpack_options {
+            size: size_of::<cudamem_dlpack_options>(),
+            flags: 0,
+            release: 0,
+            stream: -1,
+            resource: cudamem_resource { id: 0 },
+            device_type: 0,
+            device_id: 0,
+        };
+        // SAFETY: the options are as large as they say; the tensor is imported once.
+        cudamem_view_destroy(unsafe {
+            let tensor = made(|place| cudamem_view_export_dlpack(view, &options, place));
+            made(|place| cudamem_view_import_dlpack(tensor, self.stream, self.stream, place))
+        })
     }
 
     fn end(self) {

@@ -1,9 +1,14 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod views;
+
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
+use cudamem::arrow::cudamem_arrow_array_destroy;
+use cudamem::arrow_schema::cudamem_arrow_schema_destroy;
+use cudamem::arrow_stream::cudamem_arrow_stream_destroy;
 use cudamem::buffer::*;
 use cudamem::context::*;
 use cudamem::engine::*;
@@ -16,6 +21,7 @@ use cudamem::resource::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::text::*;
+use cudamem::view::cudamem_view_destroy;
 use std::ffi::CStr;
 use std::sync::Once;
 
@@ -65,6 +71,8 @@ pub struct Tally {
     pub succeeded: usize,
     /// Failed with a status that is not that of a defect.
     pub refused: usize,
+    /// Of which kinds handles were made: a bit for each.
+    pub kinds: u32,
 }
 
 /// Runs the calls that the bytes say, and destroys what is left.
@@ -116,6 +124,10 @@ handles! {
     buffer: cudamem_buffer, 6;
     mapped: cudamem_mapped, 7;
     engine: cudamem_engine, 8;
+    view: cudamem_view, 9;
+    arrow_schema: cudamem_arrow_schema, 10;
+    arrow_array: cudamem_arrow_array, 11;
+    arrow_stream: cudamem_arrow_stream, 12;
 }
 
 impl Calls<'_> {
@@ -184,6 +196,7 @@ impl Calls<'_> {
         let made = id(unsafe { place.assume_init() });
         if self.count(status) {
             assert_ne!(made, UNTOUCHED, "nothing was written");
+            self.tally.kinds |= 1 << kind(made);
             self.handles.push(made);
         } else {
             assert_eq!(made, UNTOUCHED, "a result of a call that failed: {}", last_message());
@@ -233,14 +246,15 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 8 {
+        match self.byte() % 11 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
             5 => self.ask(),
             6 => self.work(),
+            7..10 => self.view_step(),
             _ => {
-                let wanted = u64::from(self.byte() % 9);
+                let wanted = u64::from(self.byte() % 13);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -416,6 +430,10 @@ impl Calls<'_> {
             cudamem_resource_destroy(cudamem_resource { id }),
             cudamem_stream_destroy(cudamem_stream { id }),
             cudamem_context_destroy(cudamem_context { id }),
+            cudamem_view_destroy(cudamem_view { id }),
+            cudamem_arrow_schema_destroy(cudamem_arrow_schema { id }),
+            cudamem_arrow_array_destroy(cudamem_arrow_array { id }),
+            cudamem_arrow_stream_destroy(cudamem_arrow_stream { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 4] = ["main.c", "basics.c", "memory.c", "misuse.c"];
+const SOURCES: [&str; 6] = ["main.c", "basics.c", "memory.c", "misuse.c", "views.c", "interchange.c"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
@@ -52,12 +52,12 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
     for (compiler, standard) in [("gcc", "-std=c11"), ("clang", "-std=c17")] {
         if is_there(compiler) {
             let program = build(&format!("shared-{compiler}"), compiler, &[standard, "-g"], &shared);
-            assert_eq!(run_cases(&program, &library), 16);
+            assert_eq!(run_cases(&program, &library), 25);
         }
     }
     if is_there("gcc") {
         let program = build("static-gcc", "gcc", &["-std=c11", "-g"], &library.link_static());
-        assert_eq!(run_cases(&program, &library), 16);
+        assert_eq!(run_cases(&program, &library), 25);
     }
 }
 
@@ -71,5 +71,5 @@ fn no_case_does_what_the_sanitizers_know() {
     let link = library.link_shared(&folder());
     let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let program = build("sanitized", "gcc", &flags, &link);
-    assert_eq!(run_cases(&program, &library), 16);
+    assert_eq!(run_cases(&program, &library), 25);
 }

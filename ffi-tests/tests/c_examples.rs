@@ -8,7 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The lines that matter of what an example prints.
-const PRINTED: [(&str, &[&str]); 3] = [
+const PRINTED: [(&str, &[&str]); 4] = [
+    (
+        "c/dlpack.c",
+        &[
+            "page-locked: the consumer sees 2 x 3 numbers, whose sum is 15",
+            "afterwards: 1 2 3 4 5 6",
+            "on the device: the consumer sees 2 x 3 numbers, whose sum is 15",
+            "unchanged: 0 1 2 3 4 5",
+            "the producer's tensor ends",
+            "on the device, turned: 1 3 5 2 4 6",
+        ],
+    ),
     (
         "c/hello_mapped.c",
         &[

@@ -7,10 +7,35 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 14] = [
-    "version", "status", "handles", "text", "library", "device", "context", "stream", "event", "resource", "pool",
-    "buffer", "mapped", "engine",
+const GROUPS: [&str; 23] = [
+    "version",
+    "status",
+    "handles",
+    "text",
+    "library",
+    "device",
+    "context",
+    "stream",
+    "event",
+    "resource",
+    "pool",
+    "buffer",
+    "mapped",
+    "engine",
+    "data_type",
+    "view",
+    "view_parts",
+    "view_copy",
+    "dlpack",
+    "array_interface",
+    "arrow_schema",
+    "arrow",
+    "arrow_stream",
 ];
+
+/// Structs of other libraries' headers, which may be included or not: declared here, and never defined.
+const FOREIGN: [&str; 5] =
+    ["DLManagedTensor", "DLManagedTensorVersioned", "ArrowSchema", "ArrowDeviceArray", "ArrowDeviceArrayStream"];
 
 const HEAD: &str = "\
 /*
@@ -92,7 +117,11 @@ fn version_macros() -> String {
 /// `types` are written also where no function of the module uses them.
 fn config(types: Vec<String>) -> Config {
     Config {
-        export: ExportConfig { include: types, ..ExportConfig::default() },
+        export: ExportConfig {
+            include: types,
+            rename: FOREIGN.map(|name| (name.to_owned(), format!("struct {name}"))).into(),
+            ..ExportConfig::default()
+        },
         language: Language::C,
         style: Style::Type,
         no_includes: true,
@@ -170,8 +199,13 @@ fn group(module: &str) -> String {
     let macros = match module {
         "version" => version_macros(),
         "handles" => "/** As a size: all from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned(),
-        _ => String::new(),
+        _ => FOREIGN
+            .iter()
+            .filter(|name| source.contains(&format!("*mut {name},")) || source.contains(&format!("Out<'_, {name}>")))
+            .map(|name| format!("struct {name};\n"))
+            .collect(),
     };
+    let macros = if macros.starts_with("struct ") { macros + "\n" } else { macros };
     format!("/* ---- {title} {line}\n{text} */\n\n{macros}{}\n\n", declarations.trim())
 }
 

@@ -75,8 +75,10 @@ fn sequences_reach_most_of_the_library() {
             (state >> 56) as u8
         })
         .collect();
-    let Tally { succeeded, refused } = run(&bytes);
+    let Tally { succeeded, refused, kinds } = run(&bytes);
     assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
+    // The null handle, where there is nothing to give, and every kind.
+    assert_eq!(kinds, (1 << 13) - 1, "kinds of handles that were made: {kinds:#b}");
     check_ledger().expect("nothing is left");
 }
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files of a program, and how each sees exceptions.
-const SOURCES: [(&str, &[&str]); 3] = [("main.cpp", &[]), ("throwing.cpp", &[]), ("values.cpp", &["-fno-exceptions"])];
+const SOURCES: [(&str, &[&str]); 4] =
+    [("main.cpp", &[]), ("throwing.cpp", &[]), ("values.cpp", &["-fno-exceptions"]), ("views.cpp", &[])];
 
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp_api");

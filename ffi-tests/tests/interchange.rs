@@ -1,6 +1,7 @@
 //! Memory that goes out through DLPack and the array interfaces and comes in again, over the driver that the environment
 //! names: same memory, in order, and alive as long as a consumer has it.
 
+use core::mem::MaybeUninit;
 use cuda_mem::interchange::array_interface::ArrayInterface;
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
@@ -8,7 +9,9 @@ use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
 };
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
+use cuda_mem::memory::{
+    DeviceMemory, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::{Setup, alone, delay, pattern};
@@ -23,20 +26,79 @@ fn through(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) 
     unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(stream, producer) }
 }
 
+/// The same, by way of the C library: in there, out again, and from there as from any other.
+fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor, Error> {
+    use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
+    use cudamem::dlpack::{cudamem_dlpack_options, cudamem_view_export_dlpack, cudamem_view_import_dlpack};
+    use cudamem::handles::{cudamem_resource, cudamem_stream};
+    use cudamem::stream::{cudamem_stream_borrow, cudamem_stream_destroy};
+    use cudamem::view::cudamem_view_destroy;
+    use ffi_tests::c_calls::{last_message, load};
+
+    fn made<T>(call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) -> T {
+        let mut place = MaybeUninit::uninit();
+        assert_eq!(call(Some(&mut place)), 0, "{}", last_message());
+        // SAFETY: written on success.
+        unsafe { place.assume_init() }
+    }
+    load();
+    let context = made(|place| cudamem_context_open_primary(stream.context().device().ordinal(), place));
+    // SAFETY: the streams outlive the handles.
+    let borrowed =
+        |stream: &Stream| made(|place| unsafe { cudamem_stream_borrow(context, stream.raw().cast(), place) });
+    let (home, other) = (borrowed(stream), producer.map_or(cudamem_stream { id: 0 }, borrowed));
+    let tensor = exported.into_versioned();
+    // SAFETY: made by this library just now; the memory is in order with `stream`, by the export.
+    let view = made(|place| unsafe { cudamem_view_import_dlpack(tensor, home, other, place) });
+    let options = cudamem_dlpack_options {
+        size: size_of::<cudamem_dlpack_options>(),
+        flags: 0,
+        release: 0,
+        stream: StreamName::of(stream).number().unwrap_or(0),
+        resource: cudamem_resource { id: 0 },
+        device_type: 0,
+        device_id: 0,
+    };
+    // SAFETY: the options are as large as they say; the stream is of the context.
+    let tensor = made(|place| unsafe { cudamem_view_export_dlpack(view, &options, place) });
+    assert_eq!(cudamem_view_destroy(view), 0);
+    for handle in [home, other] {
+        assert_eq!(cudamem_stream_destroy(handle), 0);
+    }
+    assert_eq!(cudamem_context_destroy(context), 0);
+    // SAFETY: as above, by the export.
+    unsafe { ManagedTensor::from_versioned(tensor)?.check()?.into_shared(stream, Some(stream)) }
+}
+
+type Through = fn(ManagedTensor, &Stream, Option<&Stream>) -> Result<SharedTensor, Error>;
+
+/// From Rust to Rust, and with the C library between.
+const WAYS: [Through; 2] = [through, through_c];
+
+/// Each with each way.
+fn each_way<T: Clone>(each: impl IntoIterator<Item = T>) -> impl Iterator<Item = (T, Through)> {
+    each.into_iter().flat_map(|one| WAYS.map(|way| (one.clone(), way)))
+}
+
 fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Error> {
     let ordinal = context.device().ordinal();
-    Ok(vec![
+    let mut sources = vec![
         (DeviceMemory::new(context).share(), TensorDevice::Cuda(ordinal)),
         (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
         (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
-    ])
+    ];
+    // A driver may have no such pools.
+    if let Ok(pool) = PinnedPool::new(context, &PoolOptions::default()) {
+        sources.push((pool.share(), TensorDevice::CudaHost));
+    }
+    Ok(sources)
 }
 
 #[test]
 fn every_kind_of_memory_goes_out_and_comes_in_as_itself() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
-        for (resource, device) in sources(context)? {
+        for ((resource, device), through) in each_way(sources(context)?) {
             let buffer = Buffer::<u8, Any>::from_slice(&resource, &pattern(600, 3), &ours)?.into_shared();
             let strided = buffer.tensor().with_layout(7, &[5, 3], Some(&[100, -2]))?;
             let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
@@ -58,7 +120,7 @@ fn every_kind_of_memory_goes_out_and_comes_in_as_itself() -> Outcome {
 fn the_consumers_stream_waits_for_ours_and_ours_for_the_consumers() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
-        for round in 0..20u8 {
+        for (round, through) in each_way(0..20u8) {
             let memory = DeviceMemory::new(context);
             let mut buffer = Buffer::<u8, _>::zeroed(&memory, 1 << 16, &ours)?;
             delay(&ours)?;
@@ -232,7 +294,7 @@ fn a_producer_that_names_the_wrong_device_is_refused() -> Outcome {
 fn arrays_without_elements_go_both_ways() -> Outcome {
     alone(|Setup { context, .. }| {
         let stream = Stream::new(context)?;
-        for (resource, _) in sources(context)? {
+        for ((resource, _), through) in each_way(sources(context)?) {
             let buffer = Buffer::<f64, Any>::zeroed(&resource, 0, &stream)?.into_shared();
             let empty = buffer.tensor().with_layout(0, &[0, 5], None)?;
             let seen = through(empty.to_dlpack(&ExportOptions::default())?, &stream, None)?;
@@ -334,7 +396,7 @@ fn numpys_array_interface_is_of_memory_at_rest() -> Outcome {
 fn views_go_out_and_come_in_as_views() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
-        for (resource, _) in sources(context)? {
+        for ((resource, _), through) in each_way(sources(context)?) {
             let numbers: Vec<i32> = (0..60).collect();
             let buffer = Buffer::<i32, Any>::from_slice(&resource, &numbers, &ours)?.into_shared();
             let whole = buffer.into_view(&[3, 4, 5])?;

@@ -105,6 +105,58 @@ fn the_structures_and_numbers_are_those_of_dlpacks_header() {
     }
 }
 
+/// What C and C++ programs do with others' structs.
+const WITH_DLPACK: &str = "
+#include <assert.h>
+static_assert(sizeof(cudamem_data_type) == sizeof(DLDataType), \"as DLPack has it\");
+static_assert(offsetof(cudamem_data_type, lanes) == offsetof(DLDataType, lanes), \"as DLPack has it\");
+static_assert((int)CUDAMEM_TYPE_BOOL == (int)kDLBool && (int)CUDAMEM_TYPE_FLOAT8_E8M0FNU == (int)kDLFloat8_e8m0fnu, \"codes\");
+cudamem_status out(cudamem_view view, DLManagedTensorVersioned **tensor);
+cudamem_status out(cudamem_view view, DLManagedTensorVersioned **tensor)
+{
+    return cudamem_view_export_dlpack(view, NULL, tensor);
+}
+cudamem_status in(DLManagedTensor *tensor, cudamem_stream stream, cudamem_view *view);
+cudamem_status in(DLManagedTensor *tensor, cudamem_stream stream, cudamem_view *view)
+{
+    return cudamem_view_import_dlpack_legacy(tensor, stream, stream, view);
+}
+";
+const WITH_ARROW: &str = "
+cudamem_status out(cudamem_arrow_array array, cudamem_stream stream, struct ArrowDeviceArray *result);
+cudamem_status out(cudamem_arrow_array array, cudamem_stream stream, struct ArrowDeviceArray *result)
+{
+    result->array.release = NULL;
+    return cudamem_arrow_array_export(array, stream, result);
+}
+cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *type, cudamem_arrow_stream *arrays);
+cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *type, cudamem_arrow_stream *arrays)
+{
+    cudamem_arrow_schema schema;
+    cudamem_status status = cudamem_arrow_schema_import(type, &schema);
+    return status == CUDAMEM_SUCCESS ? cudamem_arrow_stream_import(source, arrays) : status;
+}
+";
+
+/// cudamem.h declares others' structs, and is included before or after what defines them.
+#[test]
+fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
+    let (Some(dlpack), Some(site)) = (needed("DLPACK_HEADER"), needed("PYTHON_SITE")) else { return };
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem.h");
+    let arrow = site.join("pyarrow/include/arrow/c/abi.h");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.c");
+    for (theirs, body) in [(&dlpack, WITH_DLPACK), (&arrow, WITH_ARROW)] {
+        for [first, second] in [[&ours, theirs], [theirs, &ours]] {
+            let includes = format!("#include \"{}\"\n#include \"{}\"\n", first.display(), second.display());
+            std::fs::write(&source, includes + body).unwrap();
+            for (compiler, language, standard) in [("gcc", "c", "-std=c11"), ("g++", "c++", "-std=c++17")] {
+                let flags = [standard, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-x", language];
+                run(Command::new(compiler).args(flags).arg(&source));
+            }
+        }
+    }
+}
+
 #[test]
 fn numpy_and_pyarrow_take_our_memory_and_give_theirs() {
     let (Some(library), Some(site)) = (needed("INTERCHANGE_LIBRARY"), needed("PYTHON_SITE")) else { return };

@@ -12,10 +12,14 @@ pub enum Kind {
     Buffer = 6,
     Mapped = 7,
     Engine = 8,
+    View = 9,
+    ArrowSchema = 10,
+    ArrowArray = 11,
+    ArrowStream = 12,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 12] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -24,6 +28,10 @@ impl Kind {
         Kind::Buffer,
         Kind::Mapped,
         Kind::Engine,
+        Kind::View,
+        Kind::ArrowSchema,
+        Kind::ArrowArray,
+        Kind::ArrowStream,
     ];
 
     /// How messages call it.
@@ -37,6 +45,10 @@ impl Kind {
             Kind::Buffer => "a buffer",
             Kind::Mapped => "mapped memory",
             Kind::Engine => "a copy engine",
+            Kind::View => "a view",
+            Kind::ArrowSchema => "an Arrow schema",
+            Kind::ArrowArray => "an Arrow array",
+            Kind::ArrowStream => "a stream of Arrow arrays",
         }
     }
 }
@@ -86,7 +98,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
         #[test]
-        fn a_handle_is_what_it_was_made_of_and_never_null(index in 0..CAPACITY, generation in 1u32.., kind in 0..8usize) {
+        fn a_handle_is_what_it_was_made_of_and_never_null(index in 0..CAPACITY, generation in 1u32.., kind in 0..Kind::ALL.len()) {
             let id = Id { index, kind: Kind::ALL[kind], generation };
             prop_assert_ne!(id.pack(), 0);
             prop_assert_eq!(Id::unpack(id.pack()), Some(id));

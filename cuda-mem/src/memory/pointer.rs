@@ -71,6 +71,10 @@ impl PointerInfo {
         if accessibility == Accessibility::HOST {
             host_pointer = ptr::with_exposed_provenance_mut(pointer as usize);
         }
+        if accessibility.device && device_pointer == 0 {
+            // The driver names none for pools of host memory: devices know it by the address of the CPU.
+            device_pointer = pointer;
+        }
         Ok(Self {
             accessibility,
             device: (accessibility.device && ordinal >= 0).then_some(ordinal),

@@ -12,6 +12,9 @@ static const struct {
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
     {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
     {"options", case_options},   {"threads", case_threads},
+    {"data_types", case_data_types}, {"views", case_views},   {"view_copies", case_view_copies},
+    {"view_misuse", case_view_misuse}, {"dlpack", case_dlpack}, {"dlpack_misuse", case_dlpack_misuse},
+    {"array_interfaces", case_array_interfaces}, {"arrow", case_arrow}, {"arrow_misuse", case_arrow_misuse},
 };
 
 static int drop_errors;

@@ -65,5 +65,14 @@ void case_handles(void);
 void case_arguments(void);
 void case_options(void);
 void case_threads(void);
+void case_data_types(void);
+void case_views(void);
+void case_view_copies(void);
+void case_view_misuse(void);
+void case_dlpack(void);
+void case_dlpack_misuse(void);
+void case_array_interfaces(void);
+void case_arrow(void);
+void case_arrow_misuse(void);
 
 #endif

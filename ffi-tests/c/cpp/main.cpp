@@ -26,6 +26,7 @@ int main(int count, char **arguments)
     cudamem::set_drop_error_callback(on_drop_error);
     with_exceptions();
     without_exceptions();
+    views_with_exceptions();
     CHECK(drop_errors == 0);
     check_ledger();
     return 0;

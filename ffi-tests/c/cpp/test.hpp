@@ -21,6 +21,7 @@
 // Two files that see results differently, in one program.
 void with_exceptions();
 void without_exceptions();
+void views_with_exceptions();
 
 // They end the program.
 void give_back_twice();

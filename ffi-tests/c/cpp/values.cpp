@@ -96,8 +96,31 @@ void take_no_value()
     std::printf("went on with %zu\n", cudamem::buffer().size().value());
 }
 
+static void views()
+{
+    const auto context = cudamem::context::open_primary(0);
+    const auto stream = cudamem::stream::create(*context);
+    const auto device = cudamem::resource::device(*context);
+    const auto buffer = cudamem::buffer::allocate(*device, 16, *stream);
+    const auto type = cudamem::data_type_of<float>();
+    const auto view = cudamem::view::of(*buffer, {type, {-1, 2}});
+    std::array<float, 4> numbers = {1, 2, 3, 4};
+    CHECK(view && view->write(numbers) && view->info()->elements == 4);
+    const auto column = view->slice({cudamem::index(), 1});
+    std::array<float, 2> read{};
+    CHECK(column && column->read(read) && read[1] == 4);
+    CHECK(status_of(view->reshape({3})) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(status_of(cudamem::view::of(*buffer, {type, {2, 3}})) == CUDAMEM_ERROR_OUT_OF_RANGE);
+    CHECK(status_of(cudamem::find_data_type("float31")) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    const auto tensor = cudamem::export_dlpack(*view);
+    const auto again = cudamem::import_dlpack(*tensor, *stream);
+    CHECK(again && again->read(numbers) && numbers[3] == 4);
+    CHECK(status_of(cudamem::arrow_schema::import(nullptr)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
 void without_exceptions()
 {
     objects();
+    views();
     containers();
 }

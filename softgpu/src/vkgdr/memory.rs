@@ -111,8 +111,8 @@ impl MappedMemory {
 
     fn make(global: &Global, vkgdr: Arc<Handle>, size: usize, file: OwnedFd, block: Allocation) -> Result<u64, Error> {
         let host = if vkgdr.coherent { Mapping::shared(file.as_fd(), 0, size) } else { Mapping::anonymous(size) };
-        let host = host.map_err(Error::system("mapping the memory for the CPU"))?;
-        let host = Arc::new(Mirror::new(host, size, vkgdr.coherent));
+        let host = host.and_then(|host| Mirror::new(host, size, vkgdr.coherent));
+        let host = Arc::new(host.map_err(Error::system("mapping the memory for the CPU"))?);
         let device = global.memory.insert(if vkgdr.coherent { block } else { block.mirrored(&host) });
         let memory = Self { sequence: next_sequence(), size, vkgdr, file, device, host, moving: Mutex::new(()) };
         Ok(global.mapped.insert(memory.sequence, memory).0)

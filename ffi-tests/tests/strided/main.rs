@@ -1,5 +1,7 @@
 //! Views, and copies between them, over every kind of memory: beside a loop over all elements.
 
+mod through_c;
+
 use cuda_mem::buffer::Exclusive;
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::{
@@ -188,8 +190,12 @@ fn copies_are_what_a_loop_copies() -> Outcome {
                 options.stream = Some(&third).filter(|_| on_third && there != Place::Other && here != Place::Other);
                 options.blocking = blocking;
                 options.temporary = temporaries[temporary];
+                let wanted = expected(to_bytes.clone(), &to, &from_bytes, &from);
                 destination.copy_from(&source, (&to, &from), &options)?;
-                same("the copy", &destination.bytes()?, &expected(to_bytes, &to, &from_bytes, &from))?;
+                same("the copy", &destination.bytes()?, &wanted)?;
+                let mut destination = memories.make(there, &to_bytes)?;
+                through_c::copy(&mut destination, &source, (&to, &from), &options, &third)?;
+                same("the copy through C", &destination.bytes()?, &wanted)?;
                 same("the source", &source.bytes()?, &from_bytes)?;
                 Ok(())
             };
@@ -207,9 +213,12 @@ fn copies_wait_for_the_work_before_them_and_hold_back_what_comes_after() -> Outc
         let third = Stream::new(&setup.context)?;
         let layout = StridedLayout::dense(&[64, 48], 1, Order::C)?;
         let turned = StridedLayout::dense(&[48, 64], 1, Order::C)?.permuted(&[1, 0])?;
-        for (there, here) in PLACES.into_iter().flat_map(|place| PLACES.map(|other| (place, other))) {
+        let pairs = PLACES.into_iter().flat_map(|place| PLACES.map(|other| (place, other)));
+        for (number, (there, here)) in pairs.enumerate() {
             let far = there == Place::Other || here == Place::Other;
-            for (stream, blocking) in [(None, None), (Some(&third), Some(false))] {
+            // Each pair once from Rust and once from C.
+            let odd = number % 2 == 1;
+            for (stream, blocking, by_c) in [(None, None, odd), (Some(&third), Some(false), !odd)] {
                 let mut destination = memories.make(there, &[0; 64 * 48])?;
                 let mut source = memories.make(here, &[0; 64 * 48])?;
                 let data = pattern(64 * 48, 3);
@@ -227,7 +236,10 @@ fn copies_wait_for_the_work_before_them_and_hold_back_what_comes_after() -> Outc
                 }
                 let mut options = CopyOptions::default();
                 (options.stream, options.blocking) = (stream.filter(|_| !far), blocking);
-                destination.copy_from(&source, (&layout, &turned), &options)?;
+                match by_c {
+                    true => through_c::copy(&mut destination, &source, (&layout, &turned), &options, &third)?,
+                    false => destination.copy_from(&source, (&layout, &turned), &options)?,
+                }
                 // What comes later on the source's stream must not be what is copied.
                 if let Side::Buffer(buffer) = &mut source {
                     buffer.fill(.., 7)?;

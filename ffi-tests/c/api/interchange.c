@@ -1,0 +1,650 @@
+/* Memory that goes to other libraries and comes from them: DLPack, the array interfaces, Arrow. */
+#include "foreign.h"
+#include "test.h"
+
+static const cudamem_data_type INT32 = {CUDAMEM_TYPE_INT, 32, 1};
+
+/* A view of 4 rows of 6 numbers in memory of a resource, and the numbers in it. */
+static cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_t numbers[24])
+{
+    cudamem_buffer buffer;
+    cudamem_view view;
+    cudamem_view_layout layout;
+    const int64_t shape[] = {4, 6};
+    memset(&layout, 0, sizeof layout);
+    layout.size = sizeof layout, layout.data_type = INT32, layout.ndim = 2, layout.shape = shape;
+    for (int index = 0; index < 24; index++) {
+        numbers[index] = index * 7;
+    }
+    OK(cudamem_buffer_allocate(resource, 96, stream, &buffer));
+    OK(cudamem_view_create(buffer, &layout, &view));
+    OK(cudamem_buffer_destroy(buffer));
+    OK(cudamem_view_write(view, numbers, 96, NULL));
+    return view;
+}
+
+/* Every other column of the rows from below. */
+static cudamem_view part_of(cudamem_view view)
+{
+    const cudamem_index indices[] = {{CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -1}, {1, CUDAMEM_INDEX_OPEN, 2}};
+    cudamem_view part;
+    OK(cudamem_view_slice(view, indices, 2, &part));
+    return part;
+}
+
+static cudamem_dlpack_options dlpack_options(void)
+{
+    cudamem_dlpack_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    return options;
+}
+
+static cudamem_view_info info_of(cudamem_view view)
+{
+    cudamem_view_info info;
+    info.size = sizeof info;
+    OK(cudamem_view_get_info(view, &info));
+    return info;
+}
+
+static int ends;
+
+/* A tensor as another library makes it. */
+struct producer {
+    struct DLManagedTensorVersioned tensor;
+    int64_t shape[3];
+    int32_t numbers[12];
+};
+
+static void end_tensor(struct DLManagedTensorVersioned *tensor)
+{
+    ends++;
+    free(tensor->manager_ctx);
+}
+
+static struct DLManagedTensorVersioned *foreign_tensor(void)
+{
+    struct producer *made = calloc(1, sizeof *made);
+    CHECK(made != NULL);
+    made->tensor.version.major = 1, made->tensor.version.minor = 1;
+    made->tensor.manager_ctx = made, made->tensor.deleter = end_tensor;
+    made->tensor.tensor.data = made->numbers;
+    made->tensor.tensor.device.type = ON_CPU;
+    made->tensor.tensor.ndim = 3;
+    made->tensor.tensor.type.code = CUDAMEM_TYPE_INT, made->tensor.tensor.type.bits = 32, made->tensor.tensor.type.lanes = 1;
+    made->tensor.tensor.shape = made->shape;
+    made->shape[0] = 2, made->shape[1] = 3, made->shape[2] = 2;
+    for (int index = 0; index < 12; index++) {
+        made->numbers[index] = 100 + index;
+    }
+    return &made->tensor;
+}
+
+void case_dlpack(void)
+{
+    struct rig rig = rig_open();
+    struct source sources[SOURCES];
+    sources_open(rig, sources);
+    cudamem_stream theirs, null_stream = {0};
+    void *raw = NULL;
+    OK(cudamem_stream_create(rig.context, NULL, &theirs));
+    OK(cudamem_stream_get_raw(theirs, &raw));
+    int32_t numbers[24], seen[24];
+    for (int index = 0; index < SOURCES; index++) {
+        if (sources[index].resource.id == 0) {
+            continue;
+        }
+        cudamem_view whole = numbers_in(sources[index].resource, rig.stream, numbers), view = part_of(whole), again;
+        cudamem_view_info info = info_of(view);
+        struct DLManagedTensorVersioned *tensor = NULL;
+        cudamem_dlpack_options options = dlpack_options();
+        const int64_t streams[] = {0, 1, -1, (int64_t)(intptr_t)raw};
+        for (size_t stream = 0; stream < 4; stream++) {
+            options.stream = streams[stream];
+            options.release = (int32_t)stream % 3;
+            options.flags = stream == 1 ? CUDAMEM_DLPACK_READ_ONLY : CUDAMEM_DLPACK_NO_COPY;
+            OK(cudamem_view_export_dlpack(view, &options, &tensor));
+            CHECK(tensor->version.major == 1 && tensor->flags == (stream == 1 ? 1u : 0u));
+            const struct tensor *said = &tensor->tensor;
+            CHECK(said->ndim == 2 && said->shape[0] == 4 && said->shape[1] == 3);
+            CHECK(said->strides[0] == -6 && said->strides[1] == 2);
+            CHECK(said->type.code == CUDAMEM_TYPE_INT && said->type.bits == 32 && said->type.lanes == 1);
+            if (said->device.type == ON_CUDA || said->device.type == ON_CUDA_MANAGED) {
+                CHECK((uint64_t)(uintptr_t)said->data + said->byte_offset == info.device_pointer);
+            } else {
+                CHECK(said->device.type == ON_CUDA_HOST && said->data == info.host_pointer);
+            }
+            /* And in again, in order with another stream, both ways. */
+            OK(cudamem_view_import_dlpack(tensor, theirs, stream == 2 ? rig.stream : null_stream, &again));
+            CHECK(((info_of(again).flags & CUDAMEM_VIEW_READ_ONLY) != 0) == (stream == 1));
+            OK(cudamem_view_read(again, seen, 48, NULL));
+            for (int row = 0; row < 4; row++) {
+                for (int column = 0; column < 3; column++) {
+                    CHECK(seen[row * 3 + column] == numbers[(3 - row) * 6 + 1 + 2 * column]);
+                }
+            }
+            OK(cudamem_view_destroy(again));
+        }
+        /* The consumer writes the same memory, and outlives the handles. */
+        OK(cudamem_view_export_dlpack(whole, NULL, &tensor));
+        OK(cudamem_view_destroy(view));
+        OK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &again));
+        memset(seen, 0x11, sizeof seen);
+        OK(cudamem_view_write(again, seen, sizeof seen, NULL));
+        OK(cudamem_view_destroy(again));
+        OK(cudamem_view_read(whole, numbers, sizeof numbers, NULL));
+        CHECK(memcmp(numbers, seen, sizeof seen) == 0);
+        OK(cudamem_view_export_dlpack(whole, NULL, &tensor));
+        OK(cudamem_view_destroy(whole));
+        tensor->deleter(tensor);
+
+        /* The old layout. */
+        struct DLManagedTensor *legacy = NULL;
+        whole = numbers_in(sources[index].resource, rig.stream, numbers);
+        OK(cudamem_view_export_dlpack_legacy(whole, NULL, &legacy));
+        CHECK(legacy->tensor.ndim == 2);
+        OK(cudamem_view_import_dlpack_legacy(legacy, rig.stream, null_stream, &again));
+        OK(cudamem_view_destroy(whole));
+        OK(cudamem_view_read(again, seen, sizeof seen, NULL));
+        CHECK(memcmp(numbers, seen, sizeof seen) == 0);
+        OK(cudamem_view_destroy(again));
+    }
+    /* A copy for the CPU, which the consumer alone has. */
+    cudamem_view view = numbers_in(sources[0].resource, rig.stream, numbers);
+    cudamem_dlpack_options options = dlpack_options();
+    struct DLManagedTensorVersioned *tensor = NULL;
+    options.device_type = ON_CPU;
+    FAILS(cudamem_view_export_dlpack(view, &options, &tensor), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.resource = sources[1].resource;
+    OK(cudamem_view_export_dlpack(view, &options, &tensor));
+    CHECK(tensor->flags == 2 && tensor->tensor.device.type == ON_CPU);
+    CHECK(memcmp(tensor->tensor.data, numbers, sizeof numbers) == 0);
+    OK(cudamem_view_destroy(view));
+    tensor->deleter(tensor);
+
+    /* Another library's, of the host. */
+    cudamem_view part;
+    cudamem_buffer buffer;
+    OK(cudamem_view_import_dlpack(foreign_tensor(), rig.stream, null_stream, &view));
+    CHECK(info_of(view).ndim == 3 && info_of(view).elements == 12);
+    OK(cudamem_view_slice(view, (const cudamem_index[]){{1, 0, 0}}, 1, &part));
+    OK(cudamem_view_destroy(view));
+    OK(cudamem_view_read(part, seen, 24, NULL));
+    CHECK(seen[0] == 106 && seen[5] == 111 && ends == 0);
+    OK(cudamem_view_get_buffer(part, &buffer));
+    OK(cudamem_view_destroy(part));
+    CHECK(ends == 0);
+    OK(cudamem_buffer_destroy(buffer));
+    CHECK(ends == 1);
+    OK(cudamem_stream_destroy(theirs));
+    sources_close(sources);
+    rig_close(rig);
+}
+
+void case_dlpack_misuse(void)
+{
+    struct rig rig = rig_open();
+    cudamem_stream null_stream = {0};
+    cudamem_resource device;
+    cudamem_view none = {5}, view, host;
+    struct DLManagedTensorVersioned *tensor = foreign_tensor(), untouched, *result = &untouched;
+    int32_t numbers[24];
+    ends = 0;
+    OK(cudamem_resource_create_device(rig.context, &device));
+    view = numbers_in(device, rig.stream, numbers);
+
+    /* After a failure the tensor is the program's. */
+    FAILS(cudamem_view_import_dlpack(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack_legacy(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, null_stream, null_stream, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, (cudamem_stream){view.id}, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack((struct DLManagedTensorVersioned *)((char *)tensor + 1), rig.stream, null_stream, &none),
+          CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->version.major = 2;
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->version.major = 1;
+    tensor->tensor.shape[1] = -3;
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->tensor.shape[1] = 3;
+    tensor->tensor.ndim = 65;
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->tensor.ndim = 3;
+    tensor->flags = 1u << 9;
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->flags = 0;
+    tensor->tensor.device.type = ON_CUDA; /* which is a lie */
+    CHECK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none) != CUDAMEM_SUCCESS);
+    tensor->tensor.device.type = 10; /* ROCm */
+    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    tensor->tensor.device.type = ON_CPU;
+    CHECK(ends == 0 && none.id == 5);
+    tensor->deleter(tensor);
+    CHECK(ends == 1);
+
+    /* Options. */
+    cudamem_dlpack_options options = dlpack_options();
+    FAILS(cudamem_view_export_dlpack(view, &options, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.size = 1;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.flags = 8;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = CUDAMEM_DLPACK_COPY | CUDAMEM_DLPACK_NO_COPY;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = CUDAMEM_DLPACK_COPY;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT); /* of what resource? */
+    options = dlpack_options(), options.release = 3;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.stream = -2;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.device_type = 99;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.resource.id = view.id;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_HANDLE);
+    options = dlpack_options(), options.flags = CUDAMEM_DLPACK_READ_ONLY;
+    struct DLManagedTensor *legacy = NULL;
+    FAILS(cudamem_view_export_dlpack_legacy(view, &options, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_view_layout layout = {0};
+    const int64_t shape[] = {24};
+    layout.size = sizeof layout, layout.data_type = INT32, layout.ndim = 1, layout.shape = shape;
+    OK(cudamem_view_borrow_host(numbers, sizeof numbers, &layout, NULL, NULL, &host));
+    FAILS(cudamem_view_export_dlpack(host, NULL, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_view_destroy(host));
+    OK(cudamem_view_destroy(view));
+    FAILS(cudamem_view_export_dlpack(view, NULL, &result), CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(result == &untouched && legacy == NULL);
+    OK(cudamem_resource_destroy(device));
+    rig_close(rig);
+}
+
+static void on_release(void *user)
+{
+    ++*(int *)user;
+}
+
+/* The characters of a text, which is destroyed. */
+static char *take_text(cudamem_text text)
+{
+    const char *characters;
+    OK(cudamem_text_get(text, &characters, NULL));
+    char *taken = malloc(strlen(characters) + 1);
+    CHECK(taken != NULL);
+    strcpy(taken, characters);
+    OK(cudamem_text_destroy(text));
+    return taken;
+}
+
+void case_array_interfaces(void)
+{
+    struct rig rig = rig_open();
+    struct source sources[SOURCES];
+    sources_open(rig, sources);
+    cudamem_stream theirs;
+    OK(cudamem_stream_create(rig.context, NULL, &theirs));
+    cudamem_text none = {5}, text;
+    cudamem_view nothing = {5};
+    int released = 0, imports = 0;
+    int32_t numbers[24], seen[12];
+    for (int index = 0; index < SOURCES; index++) {
+        if (sources[index].resource.id == 0) {
+            continue;
+        }
+        cudamem_view whole = numbers_in(sources[index].resource, rig.stream, numbers), view = part_of(whole), again;
+        uint32_t access = info_of(view).access;
+        OK(cudamem_view_export_cuda_array_interface(view, &text));
+        char *json = take_text(text);
+        CHECK(strstr(json, "\"typestr\":\"<i4\"") != NULL && strstr(json, "\"strides\":[-24,8]") != NULL);
+        for (uint32_t flags = 0; flags <= CUDAMEM_ARRAY_INTERFACE_ORDERED; flags++) {
+            OK(cudamem_view_import_cuda_array_interface(json, flags, theirs, on_release, &released, &again));
+            imports++;
+            OK(cudamem_view_read(again, seen, sizeof seen, NULL));
+            CHECK(seen[0] == numbers[19] && seen[11] == numbers[5]);
+            OK(cudamem_view_destroy(again));
+            OK(cudamem_stream_synchronize(theirs));
+            CHECK(released == imports);
+        }
+        free(json);
+        if (access & CUDAMEM_ACCESS_HOST && strcmp(sources[index].name, "mapped") != 0) {
+            OK(cudamem_view_export_array_interface(view, &text));
+            json = take_text(text);
+            CHECK(strstr(json, "\"stream\"") == NULL);
+            OK(cudamem_view_import_array_interface(json, rig.stream, on_release, &released, &again));
+            imports++;
+            OK(cudamem_view_read(again, seen, sizeof seen, NULL));
+            CHECK(seen[0] == numbers[19] && seen[11] == numbers[5]);
+            OK(cudamem_view_destroy(again));
+            CHECK(released == imports);
+            free(json);
+        } else if (!(access & CUDAMEM_ACCESS_HOST)) {
+            FAILS(cudamem_view_export_array_interface(view, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        }
+        OK(cudamem_view_destroy(view));
+        OK(cudamem_view_destroy(whole));
+    }
+    static const char *const WRONG[] = {
+        NULL, "", "{}", "[1", "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[0,false],\"version\":3}",
+        "{\"shape\":[-2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3}",
+        "{\"shape\":[2],\"typestr\":\">f4\",\"data\":[4096,false],\"version\":3}",
+        "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":2}",
+        "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3,\"stream\":0}",
+        "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3,\"strides\":[3]}",
+    };
+    for (size_t index = 0; index < sizeof WRONG / sizeof WRONG[0]; index++) {
+        FAILS(cudamem_view_import_cuda_array_interface(WRONG[index], 0, theirs, on_release, &released, &nothing),
+              CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_view_import_array_interface(WRONG[index], theirs, on_release, &released, &nothing),
+              CUDAMEM_ERROR_INVALID_ARGUMENT);
+    }
+    FAILS(cudamem_view_import_cuda_array_interface("{}", 2, theirs, NULL, NULL, &nothing), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_view null_view = {0};
+    FAILS(cudamem_view_export_cuda_array_interface(null_view, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(released == imports && none.id == 5 && nothing.id == 5);
+    OK(cudamem_stream_destroy(theirs));
+    sources_close(sources);
+    rig_close(rig);
+}
+
+static cudamem_arrow_schema schema_of(const char *format, const char *name, size_t n_children, const cudamem_arrow_schema *children)
+{
+    static const char *const KEYS[] = {"unit", "source"}, *const VALUES[] = {"EUR", "test"};
+    cudamem_arrow_schema_options options;
+    cudamem_arrow_schema schema;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.format = format, options.name = name, options.flags = CUDAMEM_ARROW_NULLABLE;
+    options.n_children = n_children, options.children = children;
+    options.n_metadata = 2, options.metadata_keys = KEYS, options.metadata_values = VALUES;
+    OK(cudamem_arrow_schema_create(&options, &schema));
+    return schema;
+}
+
+static cudamem_arrow_array_options array_options(size_t n_buffers, const cudamem_buffer *buffers)
+{
+    cudamem_arrow_array_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.length = 24;
+    options.n_buffers = n_buffers, options.buffers = buffers;
+    return options;
+}
+
+static cudamem_arrow_array_info array_info(cudamem_arrow_array array)
+{
+    cudamem_arrow_array_info info;
+    info.size = sizeof info;
+    OK(cudamem_arrow_array_get_info(array, &info));
+    return info;
+}
+
+/* A structure of one column of numbers, in memory of a resource. */
+static cudamem_arrow_array table_of(struct rig rig, cudamem_resource resource, int32_t numbers[24])
+{
+    cudamem_buffer buffers[2] = {{0}, {0}};
+    cudamem_arrow_array column, table;
+    cudamem_view view = numbers_in(resource, rig.stream, numbers);
+    OK(cudamem_view_get_buffer(view, &buffers[1]));
+    OK(cudamem_view_destroy(view));
+    cudamem_arrow_array_options options = array_options(2, buffers);
+    OK(cudamem_arrow_array_create(&options, &column));
+    OK(cudamem_buffer_destroy(buffers[1]));
+    options = array_options(1, buffers);
+    options.n_children = 1, options.children = &column;
+    OK(cudamem_arrow_array_create(&options, &table));
+    OK(cudamem_arrow_array_destroy(column));
+    return table;
+}
+
+/* Reads the only column of a table through a stream. */
+static void check_table(cudamem_arrow_array table, cudamem_stream stream, const int32_t numbers[24])
+{
+    cudamem_arrow_array column;
+    cudamem_buffer validity, buffer;
+    int32_t seen[24];
+    CHECK(array_info(table).n_children == 1 && array_info(table).length == 24 && array_info(table).n_buffers == 1);
+    OK(cudamem_arrow_array_get_child(table, 0, &column));
+    OK(cudamem_arrow_array_get_buffer(column, 0, 3, stream, &validity));
+    CHECK(validity.id == 0);
+    OK(cudamem_arrow_array_get_buffer(column, 1, sizeof seen, stream, &buffer));
+    OK(cudamem_buffer_read(buffer, 0, seen, sizeof seen));
+    CHECK(memcmp(seen, numbers, sizeof seen) == 0);
+    OK(cudamem_buffer_destroy(buffer));
+    OK(cudamem_arrow_array_destroy(column));
+}
+
+void case_arrow(void)
+{
+    struct rig rig = rig_open();
+    struct source sources[SOURCES];
+    sources_open(rig, sources);
+    cudamem_stream theirs;
+    OK(cudamem_stream_create(rig.context, NULL, &theirs));
+    int32_t numbers[24];
+
+    /* The type, out and in. */
+    cudamem_arrow_schema price = schema_of("i", "price", 0, NULL), table_type = schema_of("+s", NULL, 1, &price), read, child;
+    struct ArrowSchema raw_schema;
+    OK(cudamem_arrow_schema_export(table_type, &raw_schema));
+    CHECK(strcmp(raw_schema.format, "+s") == 0 && raw_schema.n_children == 1);
+    CHECK(strcmp(raw_schema.children[0]->name, "price") == 0 && raw_schema.children[0]->metadata != NULL);
+    OK(cudamem_arrow_schema_import(&raw_schema, &read));
+    CHECK(raw_schema.release == NULL);
+    cudamem_arrow_schema_info type;
+    type.size = sizeof type;
+    OK(cudamem_arrow_schema_get_child(read, 0, &child));
+    OK(cudamem_arrow_schema_destroy(read));
+    OK(cudamem_arrow_schema_get_info(child, &type));
+    CHECK(strcmp(type.format, "i") == 0 && strcmp(type.name, "price") == 0 && type.flags == 2 && type.n_metadata == 2);
+    cudamem_text key, value;
+    OK(cudamem_arrow_schema_get_metadata(child, 1, &key, &value));
+    char *word = take_text(key);
+    CHECK(strcmp(word, "source") == 0);
+    free(word);
+    word = take_text(value);
+    CHECK(strcmp(word, "test") == 0);
+    free(word);
+    OK(cudamem_arrow_schema_get_dictionary(child, &read));
+    CHECK(read.id == 0);
+    OK(cudamem_arrow_schema_destroy(child));
+
+    for (int index = 0; index < SOURCES; index++) {
+        if (sources[index].resource.id == 0) {
+            continue;
+        }
+        cudamem_arrow_array table = table_of(rig, sources[index].resource, numbers), again;
+        check_table(table, theirs, numbers);
+        struct ArrowDeviceArray raw;
+        OK(cudamem_arrow_array_export(table, rig.stream, &raw));
+        CHECK(raw.array.length == 24 && raw.array.n_children == 1 && raw.array.release != NULL && raw.sync_event != NULL);
+        CHECK(raw.device_type == array_info(table).device_type);
+        OK(cudamem_arrow_array_import(&raw, &again));
+        CHECK(raw.array.release == NULL);
+        check_table(again, theirs, numbers);
+        cudamem_arrow_array part;
+        OK(cudamem_arrow_array_get_child(again, 0, &part));
+        FAILS(cudamem_arrow_array_destroy_after(again, theirs), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_arrow_array_destroy(part));
+        OK(cudamem_arrow_array_destroy_after(again, theirs));
+        OK(cudamem_arrow_array_export(table, rig.stream, &raw));
+        OK(cudamem_arrow_array_destroy_after(table, theirs));
+        raw.array.release(&raw.array);
+
+        /* Several, one after the other. */
+        cudamem_arrow_array tables[2] = {table_of(rig, sources[index].resource, numbers), {0}}, next;
+        tables[1] = tables[0];
+        struct ArrowDeviceArrayStream raw_stream;
+        cudamem_arrow_stream arrays;
+        OK(cudamem_arrow_stream_export(table_type, tables, 2, rig.stream, &raw_stream));
+        OK(cudamem_arrow_array_destroy(tables[0]));
+        OK(cudamem_arrow_stream_import(&raw_stream, &arrays));
+        CHECK(raw_stream.release == NULL);
+        OK(cudamem_arrow_stream_get_schema(arrays, &read));
+        OK(cudamem_arrow_schema_get_info(read, &type));
+        CHECK(strcmp(type.format, "+s") == 0 && type.n_children == 1);
+        OK(cudamem_arrow_schema_destroy(read));
+        for (int round = 0; round < 2; round++) {
+            OK(cudamem_arrow_stream_next(arrays, &next));
+            check_table(next, theirs, numbers);
+            OK(cudamem_arrow_array_destroy(next));
+        }
+        OK(cudamem_arrow_stream_next(arrays, &next));
+        CHECK(next.id == 0);
+        OK(cudamem_arrow_stream_destroy(arrays));
+    }
+    OK(cudamem_arrow_schema_destroy(price));
+    OK(cudamem_arrow_schema_destroy(table_type));
+    OK(cudamem_stream_destroy(theirs));
+    sources_close(sources);
+    rig_close(rig);
+}
+
+static void end_array(struct ArrowArray *array)
+{
+    ends++;
+    array->release = NULL;
+}
+
+static void end_schema(struct ArrowSchema *schema)
+{
+    ends++;
+    schema->release = NULL;
+}
+
+static int fail_next(struct ArrowDeviceArrayStream *self, struct ArrowDeviceArray *result)
+{
+    (void)self, (void)result;
+    return 5;
+}
+
+static int fail_schema(struct ArrowDeviceArrayStream *self, struct ArrowSchema *result)
+{
+    (void)self, (void)result;
+    return 5;
+}
+
+static const char *tell_error(struct ArrowDeviceArrayStream *self)
+{
+    (void)self;
+    return "the producer has no more ideas";
+}
+
+static void end_stream(struct ArrowDeviceArrayStream *self)
+{
+    ends++;
+    self->release = NULL;
+}
+
+void case_arrow_misuse(void)
+{
+    struct rig rig = rig_open();
+    cudamem_resource device, pinned;
+    cudamem_arrow_array none = {5}, own, null_array = {0};
+    cudamem_arrow_schema no_schema = {5}, null_schema = {0}, schema = schema_of("i", "n", 0, NULL);
+    cudamem_arrow_stream no_stream = {5}, stream;
+    int32_t numbers[24];
+    ends = 0;
+    OK(cudamem_resource_create_device(rig.context, &device));
+    OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
+    own = table_of(rig, device, numbers);
+
+    /* Arrays that cannot be made. */
+    cudamem_arrow_array_options options = array_options(0, NULL);
+    FAILS(cudamem_arrow_array_create(&options, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.null_count = 25;
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = array_options(0, NULL), options.offset = UINT64_MAX;
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = array_options(1, NULL);
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = array_options(SIZE_MAX, (const cudamem_buffer *)(const void *)numbers);
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    const cudamem_buffer forged = {own.id};
+    options = array_options(1, &forged);
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    options = array_options(0, NULL), options.n_children = 1, options.children = &null_array;
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem_buffer two[2];
+    OK(cudamem_buffer_allocate(device, 8, rig.stream, &two[0]));
+    OK(cudamem_buffer_allocate(pinned, 8, rig.stream, &two[1]));
+    options = array_options(2, two);
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT); /* on two devices */
+    OK(cudamem_buffer_destroy(two[0]));
+    OK(cudamem_buffer_destroy(two[1]));
+
+    /* After a failure a struct is the program's. */
+    struct ArrowDeviceArray raw = {0};
+    const void *buffers[1] = {numbers};
+    FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT); /* released */
+    FAILS(cudamem_arrow_array_import(NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.array.release = end_array, raw.array.length = 24, raw.device_type = ON_CPU;
+    raw.array.n_buffers = 1, raw.array.buffers = buffers;
+    FAILS(cudamem_arrow_array_import(&raw, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.reserved[1] = 1;
+    FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.reserved[1] = 0, raw.array.length = -1;
+    FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.array.length = 24, raw.array.buffers = NULL;
+    FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.array.buffers = buffers, raw.device_type = 10;
+    FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw.device_type = ON_CPU;
+    CHECK(ends == 0 && raw.array.release == end_array && none.id == 5);
+    cudamem_arrow_array imported;
+    cudamem_buffer no_buffer = {5}, buffer;
+    OK(cudamem_arrow_array_import(&raw, &imported));
+    FAILS(cudamem_arrow_array_export(imported, rig.stream, &raw), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_arrow_array_get_buffer(imported, 1, 4, rig.stream, &no_buffer), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_arrow_array_get_child(imported, 0, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_arrow_array_get_buffer(imported, 0, sizeof numbers, rig.stream, &buffer));
+    OK(cudamem_arrow_array_destroy(imported));
+    CHECK(ends == 0 && no_buffer.id == 5);
+    OK(cudamem_buffer_destroy(buffer));
+    CHECK(ends == 1);
+
+    struct ArrowSchema raw_schema = {0};
+    FAILS(cudamem_arrow_schema_import(&raw_schema, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw_schema.release = end_schema;
+    FAILS(cudamem_arrow_schema_import(&raw_schema, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT); /* no format */
+    CHECK(ends == 1 && raw_schema.release == end_schema && no_schema.id == 5);
+    raw_schema.format = "u";
+    OK(cudamem_arrow_schema_import(&raw_schema, &no_schema));
+    CHECK(ends == 2 && raw_schema.release == NULL);
+    OK(cudamem_arrow_schema_destroy(no_schema));
+    cudamem_arrow_schema_options schema_options;
+    memset(&schema_options, 0, sizeof schema_options);
+    no_schema.id = 5;
+    FAILS(cudamem_arrow_schema_create(NULL, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    schema_options.size = sizeof schema_options;
+    FAILS(cudamem_arrow_schema_create(&schema_options, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    schema_options.format = "i", schema_options.n_children = 1, schema_options.children = &null_schema;
+    FAILS(cudamem_arrow_schema_create(&schema_options, &no_schema), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_arrow_schema_get_child(schema, 0, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_arrow_schema_get_info(schema, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(no_schema.id == 5);
+
+    struct ArrowDeviceArrayStream raw_stream = {0};
+    FAILS(cudamem_arrow_stream_import(&raw_stream, &no_stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    raw_stream.release = end_stream, raw_stream.device_type = ON_CPU;
+    FAILS(cudamem_arrow_stream_import(&raw_stream, &no_stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(ends == 2 && no_stream.id == 5);
+    raw_stream.get_schema = fail_schema, raw_stream.get_next = fail_next, raw_stream.get_last_error = tell_error;
+    OK(cudamem_arrow_stream_import(&raw_stream, &stream));
+    CHECK(raw_stream.release == NULL);
+    FAILS(cudamem_arrow_stream_next(stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(cudamem_last_error_message(), "no more ideas") != NULL);
+    FAILS(cudamem_arrow_stream_get_schema(stream, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_arrow_stream_destroy(stream));
+    CHECK(ends == 3 && none.id == 5);
+    FAILS(cudamem_arrow_stream_next(stream, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem_arrow_array of_host = table_of(rig, pinned, numbers);
+    const cudamem_arrow_array mixed[] = {own, of_host};
+    FAILS(cudamem_arrow_stream_export(schema, mixed, 2, rig.stream, &raw_stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_arrow_array_destroy(of_host));
+    OK(cudamem_arrow_array_destroy(own));
+    OK(cudamem_arrow_array_destroy(null_array));
+    OK(cudamem_arrow_schema_destroy(schema));
+    OK(cudamem_arrow_schema_destroy(null_schema));
+    OK(cudamem_resource_destroy(pinned));
+    OK(cudamem_resource_destroy(device));
+    rig_close(rig);
+}

@@ -1,0 +1,234 @@
+// Memory that goes to other libraries and comes from them: DLPack, the array interfaces, Arrow.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// dlpack.h and Arrow's headers are not needed, and may be included before or after.
+#ifndef CUDAMEM_INTERCHANGE_HPP
+#define CUDAMEM_INTERCHANGE_HPP
+
+#include "view.hpp"
+
+#include <vector>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// The options of an export through DLPack, with the defaults.
+inline cudamem_dlpack_options dlpack_options() noexcept
+{
+    cudamem_dlpack_options options{};
+    options.size = sizeof options;
+    return options;
+}
+
+/// Hands a view to another library, in order. Whoever has the tensor calls its deleter.
+inline result<DLManagedTensorVersioned *> export_dlpack(const view &view,
+                                                        const cudamem_dlpack_options &options = dlpack_options())
+{
+    return detail::get<DLManagedTensorVersioned *>(cudamem_view_export_dlpack, view.get(), &options);
+}
+
+/// As export_dlpack, in the layout before DLPack 1.0.
+inline result<DLManagedTensor *> export_dlpack_legacy(const view &view,
+                                                      const cudamem_dlpack_options &options = dlpack_options())
+{
+    return detail::get<DLManagedTensor *>(cudamem_view_export_dlpack_legacy, view.get(), &options);
+}
+
+/// A view of another library's tensor, which it takes; after a failure the tensor is the program's as before.
+inline result<view> import_dlpack(DLManagedTensorVersioned *tensor, const stream &stream,
+                                  const cudamem::stream &producer = cudamem::stream())
+{
+    return detail::make<view>(cudamem_view_import_dlpack, tensor, stream.get(), producer.get());
+}
+
+/// As import_dlpack, of a tensor in the layout before DLPack 1.0.
+inline result<view> import_dlpack(DLManagedTensor *tensor, const stream &stream,
+                                  const cudamem::stream &producer = cudamem::stream())
+{
+    return detail::make<view>(cudamem_view_import_dlpack_legacy, tensor, stream.get(), producer.get());
+}
+
+/// The CUDA array interface of a view, as JSON.
+inline result<std::string> cuda_array_interface(const view &view)
+{
+    return detail::get_text(cudamem_view_export_cuda_array_interface, view.get());
+}
+
+/// numpy's array interface of a view, as JSON.
+inline result<std::string> array_interface(const view &view)
+{
+    return detail::get_text(cudamem_view_export_array_interface, view.get());
+}
+
+/// A view of an array that devices address. `flags` is 0 or CUDAMEM_ARRAY_INTERFACE_ORDERED.
+inline result<view> import_cuda_array_interface(const std::string &json, const stream &stream, std::uint32_t flags = 0,
+                                                cudamem_release_callback release = nullptr, void *user = nullptr)
+{
+    return detail::make<view>(cudamem_view_import_cuda_array_interface, json.c_str(), flags, stream.get(), release, user);
+}
+
+/// A view of an array of the host.
+inline result<view> import_array_interface(const std::string &json, const stream &stream,
+                                           cudamem_release_callback release = nullptr, void *user = nullptr)
+{
+    return detail::make<view>(cudamem_view_import_array_interface, json.c_str(), stream.get(), release, user);
+}
+
+/// The type of an Arrow array.
+class arrow_schema : public object<cudamem_arrow_schema, cudamem_arrow_schema_destroy> {
+public:
+    using object::object;
+
+    /// The specification's letters for a type, the field's name, and the types of the children.
+    static result<arrow_schema> create(const std::string &format, const std::string &name = "",
+                                       const std::vector<const arrow_schema *> &children = {}, std::int64_t flags = 0)
+    {
+        std::vector<cudamem_arrow_schema> handles;
+        for (const arrow_schema *child : children) {
+            handles.push_back(child->get());
+        }
+        cudamem_arrow_schema_options options{};
+        options.size = sizeof options;
+        options.format = format.c_str();
+        options.name = name.c_str();
+        options.flags = flags;
+        options.n_children = handles.size();
+        options.children = handles.data();
+        return detail::make<arrow_schema>(cudamem_arrow_schema_create, &options);
+    }
+
+    /// Takes a struct over. After a failure it is the program's as before.
+    static result<arrow_schema> import(ArrowSchema *source)
+    {
+        return detail::make<arrow_schema>(cudamem_arrow_schema_import, source);
+    }
+
+    /// Fills in a struct of the program's, whose release has to be called once.
+    result<void> export_to(ArrowSchema *result) const { return check(cudamem_arrow_schema_export(get(), result)); }
+
+    /// What it is; the texts are valid while this lives.
+    result<cudamem_arrow_schema_info> info() const
+    {
+        cudamem_arrow_schema_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_arrow_schema_get_info(get(), &info);
+        return detail::give<cudamem_arrow_schema_info>(status, info);
+    }
+
+    result<arrow_schema> child(std::size_t index) const
+    {
+        return detail::make<arrow_schema>(cudamem_arrow_schema_get_child, get(), index);
+    }
+
+    /// The type of the dictionary's values; the null handle where there is none.
+    result<arrow_schema> dictionary() const
+    {
+        return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get());
+    }
+
+    /// A key and its value.
+    result<std::pair<std::string, std::string>> metadata(std::size_t index) const
+    {
+        using pair = std::pair<std::string, std::string>;
+        cudamem_text key{}, value{};
+        const cudamem_status status = cudamem_arrow_schema_get_metadata(get(), index, &key, &value);
+        if (status != CUDAMEM_SUCCESS) {
+            return fail<pair>(last_error(status));
+        }
+        const text keys(key), values(value);
+        return pair(detail::characters(keys), detail::characters(values));
+    }
+};
+
+/// An Arrow array, of buffers or another library's.
+class arrow_array : public object<cudamem_arrow_array, cudamem_arrow_array_destroy> {
+public:
+    using object::object;
+
+    /// Numbers, lists of buffers and children, as cudamem.h has them.
+    static result<arrow_array> create(const cudamem_arrow_array_options &options)
+    {
+        return detail::make<arrow_array>(cudamem_arrow_array_create, &options);
+    }
+
+    /// Takes a struct over. After a failure it is the program's as before.
+    static result<arrow_array> import(ArrowDeviceArray *source)
+    {
+        return detail::make<arrow_array>(cudamem_arrow_array_import, source);
+    }
+
+    /// Fills in a struct of the program's, whose release has to be called once.
+    result<void> export_to(ArrowDeviceArray *result, const stream &stream) const
+    {
+        return check(cudamem_arrow_array_export(get(), stream.get(), result));
+    }
+
+    result<cudamem_arrow_array_info> info() const
+    {
+        cudamem_arrow_array_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_arrow_array_get_info(get(), &info);
+        return detail::give<cudamem_arrow_array_info>(status, info);
+    }
+
+    result<arrow_array> child(std::size_t index) const
+    {
+        return detail::make<arrow_array>(cudamem_arrow_array_get_child, get(), index);
+    }
+
+    /// The dictionary's values; the null handle where there is none.
+    result<arrow_array> dictionary() const
+    {
+        return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get());
+    }
+
+    /// One of the buffers, of a size in bytes that the type says; without a handle where there is none.
+    result<cudamem::buffer> buffer(std::size_t index, std::size_t size, const stream &stream) const
+    {
+        return detail::make<cudamem::buffer>(cudamem_arrow_array_get_buffer, get(), index, size, stream.get());
+    }
+
+    using object::close;
+
+    /// Ends the array now, so that its memory is used again after the work that a stream has by now.
+    result<void> close(const stream &stream)
+    {
+        const cudamem_status status = cudamem_arrow_array_destroy_after(get(), stream.get());
+        if (status == CUDAMEM_SUCCESS) {
+            release();
+        }
+        return check(status);
+    }
+};
+
+/// Arrow arrays of one type, one after the other.
+class arrow_stream : public object<cudamem_arrow_stream, cudamem_arrow_stream_destroy> {
+public:
+    using object::object;
+
+    /// Takes a struct over. After a failure it is the program's as before.
+    static result<arrow_stream> import(ArrowDeviceArrayStream *source)
+    {
+        return detail::make<arrow_stream>(cudamem_arrow_stream_import, source);
+    }
+
+    result<arrow_schema> schema() const { return detail::make<arrow_schema>(cudamem_arrow_stream_get_schema, get()); }
+
+    /// The next array; after the last one, one without a handle.
+    result<arrow_array> next() const { return detail::make<arrow_array>(cudamem_arrow_stream_next, get()); }
+};
+
+/// Fills in a struct of the program's, which gives arrays one after the other, and whose release has to be called once.
+inline result<void> export_arrow_stream(const arrow_schema &schema, const std::vector<const arrow_array *> &arrays,
+                                        const stream &stream, ArrowDeviceArrayStream *result)
+{
+    std::vector<cudamem_arrow_array> handles;
+    for (const arrow_array *array : arrays) {
+        handles.push_back(array->get());
+    }
+    return check(cudamem_arrow_stream_export(schema.get(), handles.data(), handles.size(), stream.get(), result));
+}
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_INTERCHANGE_HPP

@@ -1,0 +1,201 @@
+// Views: arrays of any layout in memory, and copies between them.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef CUDAMEM_VIEW_HPP
+#define CUDAMEM_VIEW_HPP
+
+#include "buffer.hpp"
+
+#include <initializer_list>
+#include <vector>
+
+CUDAMEM_NAMESPACE_BEGIN
+
+/// The type of an element, as DLPack numbers it.
+using data_type = cudamem_data_type;
+
+/// The type of elements of the program's: integers, floats, bool.
+template <typename Value> constexpr data_type data_type_of() noexcept
+{
+    static_assert(std::is_arithmetic_v<Value>, "other types are said by their numbers, or found by their names");
+    return {static_cast<std::uint8_t>(std::is_same_v<Value, bool>         ? CUDAMEM_TYPE_BOOL
+                                      : std::is_floating_point_v<Value>   ? CUDAMEM_TYPE_FLOAT
+                                      : std::is_signed_v<Value>           ? CUDAMEM_TYPE_INT
+                                                                          : CUDAMEM_TYPE_UINT),
+            static_cast<std::uint8_t>(8 * sizeof(Value)), 1};
+}
+
+/// The type of a name ("float32", "bfloat16") or of numpy's typestr ("<f4").
+inline result<data_type> find_data_type(const char *name)
+{
+    return detail::get<data_type>(cudamem_data_type_find, name);
+}
+
+/// The name of a type.
+inline result<std::string> to_string(data_type type) { return detail::get_text(cudamem_data_type_get_name, type); }
+
+/// numpy's typestr of a type.
+inline result<std::string> typestr_of(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
+
+/// What is taken of an axis: one index, a range with a step, or all. Numbers below 0 count from the end.
+struct index : cudamem_index {
+    /// A whole axis.
+    constexpr index() noexcept : cudamem_index{CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, 1} {}
+    /// One index: the axis goes.
+    constexpr index(std::int64_t only) noexcept : cudamem_index{only, 0, 0} {}
+    /// From an index to before another; CUDAMEM_INDEX_OPEN is where the axis begins or ends.
+    constexpr index(std::int64_t from, std::int64_t to, std::int64_t every = 1) noexcept : cudamem_index{from, to, every} {}
+};
+
+/// Where elements lie.
+struct layout {
+    /// The type of the elements.
+    data_type type;
+    /// The extents. Without strides one may be -1: it is what the memory has room for.
+    std::vector<std::int64_t> shape;
+    /// The strides in elements; none for elements without gaps.
+    std::vector<std::int64_t> strides = {};
+    /// Where the element of indices 0 lies, in elements.
+    std::int64_t offset = 0;
+    /// CUDAMEM_VIEW_READ_ONLY, _PADDED and _F_ORDER, combined by |.
+    std::uint32_t flags = 0;
+
+    /// As cudamem.h has it, valid while this is unchanged.
+    cudamem_view_layout raw() const noexcept
+    {
+        cudamem_view_layout raw{};
+        raw.size = sizeof raw;
+        raw.data_type = type;
+        raw.flags = flags;
+        raw.ndim = shape.size();
+        raw.shape = shape.data();
+        raw.strides = strides.empty() ? nullptr : strides.data();
+        raw.offset = offset;
+        return raw;
+    }
+};
+
+/// An array of any layout in memory. It does not change: functions that give another layout make another view.
+class view : public object<cudamem_view, cudamem_view_destroy> {
+public:
+    using object::object;
+
+    /// A view of a buffer's memory, whose ownership it shares.
+    static result<view> of(const buffer &buffer, const layout &layout)
+    {
+        if (layout.strides.size() != layout.shape.size() && !layout.strides.empty()) {
+            return wrong_strides();
+        }
+        const cudamem_view_layout raw = layout.raw();
+        return detail::make<view>(cudamem_view_create, buffer.get(), &raw);
+    }
+
+    /// A view of the host's memory that the driver need not know. `release` is called with `user` when it is used no more;
+    /// without, it must outlive all views of it.
+    static result<view> borrow_host(void *pointer, std::size_t size, const layout &layout,
+                                    cudamem_release_callback release = nullptr, void *user = nullptr)
+    {
+        if (layout.strides.size() != layout.shape.size() && !layout.strides.empty()) {
+            return wrong_strides();
+        }
+        const cudamem_view_layout raw = layout.raw();
+        return detail::make<view>(cudamem_view_borrow_host, pointer, size, &raw, release, user);
+    }
+
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+    view(const buffer &buffer, const layout &layout) : view(of(buffer, layout)) {}
+#endif
+
+    /// What the view is. The lists are valid while this lives.
+    result<cudamem_view_info> info() const
+    {
+        cudamem_view_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_view_get_info(get(), &info);
+        return detail::give<cudamem_view_info>(status, info);
+    }
+
+    result<view> reshape(const std::vector<std::int64_t> &shape) const
+    {
+        return detail::make<view>(cudamem_view_reshape, get(), shape.data(), shape.size());
+    }
+
+    result<view> permute(const std::vector<std::int64_t> &axes) const
+    {
+        return detail::make<view>(cudamem_view_permute, get(), axes.data(), axes.size());
+    }
+
+    /// A part of each axis; those that are not named stay whole.
+    result<view> slice(std::initializer_list<index> indices) const
+    {
+        const std::vector<cudamem_index> raw(indices.begin(), indices.end());
+        return detail::make<view>(cudamem_view_slice, get(), raw.data(), raw.size());
+    }
+
+    /// Extents of 1 repeated, and axes added in front, without memory for that.
+    result<view> broadcast(const std::vector<std::int64_t> &shape) const
+    {
+        return detail::make<view>(cudamem_view_broadcast, get(), shape.data(), shape.size());
+    }
+
+    result<view> squeeze() const { return detail::make<view>(cudamem_view_squeeze, get()); }
+
+    result<view> unsqueeze(const std::vector<std::size_t> &axes) const
+    {
+        return detail::make<view>(cudamem_view_unsqueeze, get(), axes.data(), axes.size());
+    }
+
+    result<view> flatten() const { return detail::make<view>(cudamem_view_flatten, get()); }
+
+    /// The same bytes as elements of another size.
+    result<view> repack(data_type type, std::int64_t axis = -1) const
+    {
+        return detail::make<view>(cudamem_view_repack, get(), type, axis);
+    }
+
+    /// All of the same memory in another layout.
+    result<view> with_layout(const layout &layout) const
+    {
+        if (layout.strides.size() != layout.shape.size() && !layout.strides.empty()) {
+            return wrong_strides();
+        }
+        const cudamem_view_layout raw = layout.raw();
+        return detail::make<view>(cudamem_view_with_layout, get(), &raw);
+    }
+
+    result<view> read_only() const { return detail::make<view>(cudamem_view_make_read_only, get()); }
+
+    /// The memory that the view shares.
+    result<cudamem::buffer> buffer() const { return detail::make<cudamem::buffer>(cudamem_view_get_buffer, get()); }
+
+    result<void> record_use(const stream &stream) const { return check(cudamem_view_record_use(get(), stream.get())); }
+
+    /// Copies the elements of another view of the same type and shape.
+    result<void> copy(const view &source, const cudamem_copy_options *options = nullptr) const
+    {
+        return check(cudamem_view_copy(get(), source.get(), options));
+    }
+
+    /// As many values as the view has elements, without gaps in C order: an array, a std::vector, a std::span, ... .
+    template <typename Values> result<void> write(const Values &values, const cudamem_copy_options *options = nullptr) const
+    {
+        return check(cudamem_view_write(get(), std::data(values), detail::size_in_bytes(values), options));
+    }
+
+    /// As many values as the view has elements, without gaps in C order.
+    template <typename Values> result<void> read(Values &&values, const cudamem_copy_options *options = nullptr) const
+    {
+        return check(cudamem_view_read(get(), std::data(values), detail::size_in_bytes(values), options));
+    }
+
+private:
+    static result<view> wrong_strides()
+    {
+        return fail<view>(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0,
+                                "cudamem::layout: there are not as many strides as extents: give one for each, or none"));
+    }
+};
+
+CUDAMEM_NAMESPACE_END
+
+#endif // CUDAMEM_VIEW_HPP

@@ -1,0 +1,291 @@
+//! Arrow: schemas
+//!
+//! The type of an Arrow array: the specification's letters for it ("g" for doubles, "u" for text, "+s" for structures), the
+//! field's name, its children. This header does not need Arrow's; both may be included, in any order.
+
+use crate::call::{self, Options, Out, Outcome, check_struct, destroy, drop_object, fill, handle_type};
+use crate::call::{invalid, list, object, options, out, run, text};
+use crate::handle::Kind;
+use crate::handles::cudamem_arrow_schema;
+use crate::handles::cudamem_text;
+use crate::message::c_text;
+use crate::status::cudamem_status;
+use crate::text::new_text;
+use core::ffi::c_char;
+use core::mem::size_of;
+use core::ptr;
+use cuda_mem::Error;
+use cuda_mem::interchange::arrow::{ArrowSchema, Schema};
+use std::ffi::CString;
+
+/// A schema behind a handle, with its texts as C has them.
+#[derive(Debug)]
+pub struct NamedSchema {
+    pub(crate) schema: Schema,
+    format: CString,
+    name: CString,
+}
+
+handle_type!(cudamem_arrow_schema: NamedSchema, Kind::ArrowSchema);
+
+impl From<Schema> for NamedSchema {
+    fn from(schema: Schema) -> Self {
+        Self { format: c_text(schema.format.clone()), name: c_text(schema.name.clone()), schema }
+    }
+}
+
+/// A flag of schemas: values may be missing.
+pub const CUDAMEM_ARROW_NULLABLE: i64 = 2;
+
+/// What a schema is made of. Zeros are the defaults, but for the format.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_arrow_schema_options {
+    /// sizeof(cudamem_arrow_schema_options).
+    pub size: usize,
+    /// The specification's letters for the type. Must not be NULL.
+    pub format: *const c_char,
+    /// The field's name, or NULL.
+    pub name: *const c_char,
+    /// CUDAMEM_ARROW_NULLABLE and other flags of the specification.
+    pub flags: i64,
+    /// The number of children.
+    pub n_children: usize,
+    /// They; the handles stay the program's.
+    pub children: *const cudamem_arrow_schema,
+    /// The type of the dictionary's values, or the null handle; the handle stays the program's.
+    pub dictionary: cudamem_arrow_schema,
+    /// The number of pairs of keys and values.
+    pub n_metadata: usize,
+    /// The keys.
+    pub metadata_keys: *const *const c_char,
+    /// The values.
+    pub metadata_values: *const *const c_char,
+}
+
+// SAFETY: numbers and pointers of 8 bytes.
+unsafe impl Options for cudamem_arrow_schema_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// A text that must be there.
+///
+/// # Safety
+///
+/// `given` is NULL or a C string.
+unsafe fn needed(argument: &'static str, given: *const c_char) -> Outcome<String> {
+    // SAFETY: this function's contract.
+    match unsafe { text(argument, given) }? {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(invalid(argument, "NULL", "it is a text")),
+    }
+}
+
+/// Makes a schema.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_arrow_schema_create(
+    options: *const cudamem_arrow_schema_options,
+    schema: Out<'_, cudamem_arrow_schema>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_create", || {
+        let schema = out("schema", schema)?;
+        // SAFETY: the header's rules for options, lists and texts.
+        let (said, format, name) = unsafe {
+            let said = self::options("options", options)?;
+            let name = text("options.name", said.name)?.unwrap_or_default().to_owned();
+            (said, needed("options.format", said.format)?, name)
+        };
+        // SAFETY: as above.
+        let (children, keys, values) = unsafe {
+            (
+                list("options.children", said.children, said.n_children)?,
+                list("options.metadata_keys", said.metadata_keys, said.n_metadata)?,
+                list("options.metadata_values", said.metadata_values, said.n_metadata)?,
+            )
+        };
+        let children = children.iter().map(|child| Ok(object("options.children", *child)?.schema.clone()));
+        let children = children.collect::<Outcome<Vec<Schema>>>()?;
+        let dictionary = match said.dictionary.id {
+            0 => None,
+            _ => Some(Box::new(object("options.dictionary", said.dictionary)?.schema.clone())),
+        };
+        let bytes = |argument, given: &*const c_char| -> Outcome<Vec<u8>> {
+            // SAFETY: as above.
+            Ok(unsafe { needed(argument, *given) }?.into_bytes())
+        };
+        let pair = |(key, value)| -> Outcome<(Vec<u8>, Vec<u8>)> {
+            Ok((bytes("options.metadata_keys", key)?, bytes("options.metadata_values", value)?))
+        };
+        let metadata = keys.iter().zip(values).map(pair).collect::<Outcome<Vec<_>>>()?;
+        let made = Schema { format, name, metadata, flags: said.flags, children, dictionary };
+        schema.write(call::new_handle(made.into())?);
+        Ok(())
+    })
+}
+
+/// Fills in a struct ArrowSchema of the program's, whose release has to be called once.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_arrow_schema_export(
+    schema: cudamem_arrow_schema,
+    result: Out<'_, ArrowSchema>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_export", || {
+        let result = out("result", result)?;
+        result.write(object("schema", schema)?.schema.export().map_err(Error::from)?);
+        Ok(())
+    })
+}
+
+/// The release of what is only looked at.
+unsafe extern "C" fn keep(schema: *mut ArrowSchema) {
+    // SAFETY: called with a struct of ours.
+    unsafe { (*schema).release = None };
+}
+
+/// Reads a struct ArrowSchema, and releases it. After a failure it is as before.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, or if its numbers or texts cannot be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_arrow_schema_import(
+    source: *mut ArrowSchema,
+    schema: Out<'_, cudamem_arrow_schema>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_import", || {
+        let schema = out("schema", schema)?;
+        check_struct("source", source)?;
+        // SAFETY: the program's struct, which is released below or not at all.
+        let mut looked_at = unsafe { ptr::read(source) };
+        let release = looked_at.release;
+        looked_at.release = release.map(|_| keep as _);
+        // SAFETY: the program promises a schema.
+        let read = unsafe { Schema::import(&mut looked_at) }.map_err(Error::from)?;
+        schema.write(call::new_handle(read.into())?);
+        if let Some(release) = release {
+            // SAFETY: not released yet; nothing of it is used any more.
+            unsafe {
+                release(source);
+                (*source).release = None;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What a schema is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_arrow_schema_info {
+    /// sizeof(cudamem_arrow_schema_info), set by the program.
+    pub size: usize,
+    /// The specification's letters for the type, valid until the schema is destroyed.
+    pub format: *const c_char,
+    /// The field's name, valid until the schema is destroyed; empty where there is none.
+    pub name: *const c_char,
+    /// CUDAMEM_ARROW_NULLABLE and other flags of the specification.
+    pub flags: i64,
+    /// The number of children.
+    pub n_children: usize,
+    /// The number of dictionaries: 0 or 1.
+    pub n_dictionaries: usize,
+    /// The number of pairs of keys and values.
+    pub n_metadata: usize,
+}
+
+// SAFETY: numbers and pointers of 8 bytes.
+unsafe impl Options for cudamem_arrow_schema_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Tells what a schema is. info->size is set by the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_arrow_schema_get_info(
+    schema: cudamem_arrow_schema,
+    info: *mut cudamem_arrow_schema_info,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_get_info", || {
+        let named = object("schema", schema)?;
+        let answer = cudamem_arrow_schema_info {
+            size: size_of::<cudamem_arrow_schema_info>(),
+            format: named.format.as_ptr(),
+            name: named.name.as_ptr(),
+            flags: named.schema.flags,
+            n_children: named.schema.children.len(),
+            n_dictionaries: usize::from(named.schema.dictionary.is_some()),
+            n_metadata: named.schema.metadata.len(),
+        };
+        // SAFETY: the header's rule for results.
+        unsafe { fill("info", info, answer) }
+    })
+}
+
+/// Gives a handle for a child's type.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_arrow_schema_get_child(
+    schema: cudamem_arrow_schema,
+    index: usize,
+    child: Out<'_, cudamem_arrow_schema>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_get_child", || {
+        let child = out("child", child)?;
+        let named = object("schema", schema)?;
+        let found = entry("index", index, &named.schema.children)?.clone();
+        child.write(call::new_handle(found.into())?);
+        Ok(())
+    })
+}
+
+/// An entry of a list that the program asks for.
+pub(crate) fn entry<'list, T>(argument: &'static str, index: usize, list: &'list [T]) -> Outcome<&'list T> {
+    list.get(index).ok_or_else(|| invalid(argument, index.to_string(), format!("there are {}", list.len())))
+}
+
+/// Gives a handle for the type of the dictionary's values; the null handle where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_arrow_schema_get_dictionary(
+    schema: cudamem_arrow_schema,
+    dictionary: Out<'_, cudamem_arrow_schema>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_get_dictionary", || {
+        let dictionary = out("dictionary", dictionary)?;
+        let named = object("schema", schema)?;
+        dictionary.write(match &named.schema.dictionary {
+            Some(values) => call::new_handle(Schema::clone(values).into())?,
+            None => cudamem_arrow_schema { id: 0 },
+        });
+        Ok(())
+    })
+}
+
+/// Gives a pair of key and value. What is no UTF-8 in them is replaced.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_arrow_schema_get_metadata(
+    schema: cudamem_arrow_schema,
+    index: usize,
+    key: Out<'_, cudamem_text>,
+    value: Out<'_, cudamem_text>,
+) -> cudamem_status {
+    run("cudamem_arrow_schema_get_metadata", || {
+        let (key, value) = (out("key", key)?, out("value", value)?);
+        let named = object("schema", schema)?;
+        let (first, second) = entry("index", index, &named.schema.metadata)?;
+        let text = |bytes: &Vec<u8>| new_text(String::from_utf8_lossy(bytes).into_owned());
+        let first = text(first)?;
+        match text(second) {
+            Ok(second) => {
+                key.write(first);
+                value.write(second);
+                Ok(())
+            }
+            Err(failure) => {
+                destroy("key", first, drop_object)?;
+                Err(failure)
+            }
+        }
+    })
+}
+
+/// Destroys the handle. The null handle is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_arrow_schema_destroy(schema: cudamem_arrow_schema) -> cudamem_status {
+    run("cudamem_arrow_schema_destroy", || destroy("schema", schema, drop_object))
+}

@@ -1,0 +1,124 @@
+//! Types of elements
+//!
+//! The types that libraries name to each other at run time, by DLPack's numbers: a code, the bits of one lane, and how many
+//! lanes an element has, which is 1 but for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
+//! {CUDAMEM_TYPE_OPAQUE, 8, n}.
+
+use crate::call::{Out, invalid, out, run, text};
+use crate::handles::cudamem_text;
+use crate::status::cudamem_status;
+use crate::text::new_text;
+use core::ffi::c_char;
+use cuda_mem::{DataType, Error};
+
+/// A type of elements, laid out as DLPack's DLDataType.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_data_type {
+    /// One of CUDAMEM_TYPE_... .
+    pub code: u8,
+    /// The bits of one lane.
+    pub bits: u8,
+    /// How many lanes an element has: 1, but for vectors.
+    pub lanes: u16,
+}
+
+/// Integers with a sign.
+pub const CUDAMEM_TYPE_INT: u8 = 0;
+/// Integers without a sign.
+pub const CUDAMEM_TYPE_UINT: u8 = 1;
+/// IEEE 754's numbers.
+pub const CUDAMEM_TYPE_FLOAT: u8 = 2;
+/// Bytes without a meaning.
+pub const CUDAMEM_TYPE_OPAQUE: u8 = 3;
+/// The upper half of a float.
+pub const CUDAMEM_TYPE_BFLOAT: u8 = 4;
+/// Complex numbers; the bits are those of both parts.
+pub const CUDAMEM_TYPE_COMPLEX: u8 = 5;
+/// Truth values.
+pub const CUDAMEM_TYPE_BOOL: u8 = 6;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E3M4: u8 = 7;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E4M3: u8 = 8;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E4M3B11FNUZ: u8 = 9;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E4M3FN: u8 = 10;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E4M3FNUZ: u8 = 11;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E5M2: u8 = 12;
+/// A number of 8 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT8_E5M2FNUZ: u8 = 13;
+/// A power of two of 8 bits.
+pub const CUDAMEM_TYPE_FLOAT8_E8M0FNU: u8 = 14;
+/// A number of 6 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT6_E2M3FN: u8 = 15;
+/// A number of 6 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT6_E3M2FN: u8 = 16;
+/// A number of 4 bits, as the name says.
+pub const CUDAMEM_TYPE_FLOAT4_E2M1FN: u8 = 17;
+
+impl From<DataType> for cudamem_data_type {
+    fn from(data_type: DataType) -> Self {
+        Self { code: data_type.code() as u8, bits: data_type.bits(), lanes: data_type.lanes() }
+    }
+}
+
+impl TryFrom<cudamem_data_type> for DataType {
+    type Error = Error;
+
+    fn try_from(data_type: cudamem_data_type) -> Result<Self, Error> {
+        Ok(DataType::new(data_type.code, data_type.bits, data_type.lanes)?)
+    }
+}
+
+/// Finds the type of a name ("float32", "bfloat16", "float8_e4m3fn", "float32x4") or of numpy's typestr ("<f4", "|u1").
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_data_type_find(
+    name: *const c_char,
+    data_type: Out<'_, cudamem_data_type>,
+) -> cudamem_status {
+    run("cudamem_data_type_find", || {
+        let data_type = out("data_type", data_type)?;
+        // SAFETY: the header's rule for texts.
+        let Some(name) = unsafe { text("name", name) }? else {
+            return Err(invalid("name", "NULL", "it is the name of a type"));
+        };
+        let found = match name.starts_with(['<', '>', '|', '=']) {
+            true => DataType::from_typestr(name),
+            false => name.parse(),
+        };
+        data_type.write(found.map_err(Error::from)?.into());
+        Ok(())
+    })
+}
+
+/// Gives the name of a type, as cudamem_data_type_find takes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_data_type_get_name(
+    data_type: cudamem_data_type,
+    name: Out<'_, cudamem_text>,
+) -> cudamem_status {
+    run("cudamem_data_type_get_name", || {
+        let name = out("name", name)?;
+        name.write(new_text(DataType::try_from(data_type)?.to_string())?);
+        Ok(())
+    })
+}
+
+/// Gives numpy's typestr of a type.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if numpy has no such type.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_data_type_get_typestr(
+    data_type: cudamem_data_type,
+    typestr: Out<'_, cudamem_text>,
+) -> cudamem_status {
+    run("cudamem_data_type_get_typestr", || {
+        let typestr = out("typestr", typestr)?;
+        typestr.write(new_text(DataType::try_from(data_type)?.typestr().map_err(Error::from)?)?);
+        Ok(())
+    })
+}

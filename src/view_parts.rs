@@ -1,0 +1,192 @@
+//! Parts of views
+//!
+//! Other layouts of the same elements, and parts of them. Nothing is copied: each function makes a view of the same memory, and
+//! leaves the first one as it is. CUDAMEM_ERROR_INVALID_ARGUMENT says that there is no such layout.
+
+use crate::call::{self, Out, Outcome, invalid, object, out, run};
+use crate::data_type::cudamem_data_type;
+use crate::handles::cudamem_view;
+use crate::status::cudamem_status;
+use crate::view::{Layout, cudamem_view_layout, numbers};
+use cuda_mem::DataType;
+use cuda_mem::view::{Index, StridedView};
+
+/// A new handle for what a view becomes.
+fn derive(
+    view: cudamem_view,
+    result: Out<'_, cudamem_view>,
+    change: impl FnOnce(StridedView<'static>) -> Outcome<StridedView<'static>>,
+) -> Outcome {
+    let result = out("result", result)?;
+    let view = object("view", view)?.clone();
+    result.write(call::new_handle(change(view)?)?);
+    Ok(())
+}
+
+/// Gives the same elements, in C order, another shape of ndim extents. One may be -1: it is what the others leave.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there are not as many elements, or if no strides give that shape: copy the elements
+/// to a dense view first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_reshape(
+    view: cudamem_view,
+    shape: *const i64,
+    ndim: usize,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_reshape", || {
+        // SAFETY: the header's rule for pointers.
+        let shape = unsafe { numbers("shape", shape, ndim) }?;
+        derive(view, result, |view| Ok(view.reshaped(shape)?))
+    })
+}
+
+/// Gives the axes another order: axes has each axis once, count of them. They may be counted from the end, as -1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_permute(
+    view: cudamem_view,
+    axes: *const i64,
+    count: usize,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_permute", || {
+        // SAFETY: the header's rule for pointers.
+        let axes = unsafe { numbers("axes", axes, count) }?;
+        derive(view, result, |view| Ok(view.permuted(axes)?))
+    })
+}
+
+/// As an end of a cudamem_index: where the axis begins or ends.
+pub const CUDAMEM_INDEX_OPEN: i64 = i64::MIN;
+
+/// What is taken of an axis, by Python's rules: numbers below 0 count from the end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_index {
+    /// The first index, or the only one.
+    pub start: i64,
+    /// Where it ends, itself left out. Not looked at where step is 0.
+    pub end: i64,
+    /// How far it is from each index to the next; below 0 the axis runs backwards. 0 for the one index start: the axis goes.
+    pub step: i64,
+}
+
+impl From<cudamem_index> for Index {
+    fn from(index: cudamem_index) -> Self {
+        let known = |end| Some(end).filter(|end| *end != CUDAMEM_INDEX_OPEN);
+        match index.step {
+            0 => Index::At(index.start),
+            step => Index::Slice { start: known(index.start), end: known(index.end), step },
+        }
+    }
+}
+
+/// Takes a part of each axis: indices has one entry for each of the first count axes; the others stay whole. So a count of 0
+/// makes a second handle of the same view.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_slice(
+    view: cudamem_view,
+    indices: *const cudamem_index,
+    count: usize,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_slice", || {
+        // SAFETY: the header's rule for pointers.
+        let indices = unsafe { numbers("indices", indices, count) }?;
+        let indices: Vec<Index> = indices.iter().map(|index| Index::from(*index)).collect();
+        derive(view, result, |view| Ok(view.sliced(&indices)?))
+    })
+}
+
+/// Repeats axes of extent 1, and adds axes in front, without memory for that: their strides are 0. Such a view can be read; a
+/// copy to it is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_broadcast(
+    view: cudamem_view,
+    shape: *const i64,
+    ndim: usize,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_broadcast", || {
+        // SAFETY: the header's rule for pointers.
+        let shape = unsafe { numbers("shape", shape, ndim) }?;
+        derive(view, result, |view| Ok(view.broadcast_to(shape)?))
+    })
+}
+
+/// Leaves out the axes of extent 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_view_squeeze(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
+    run("cudamem_view_squeeze", || derive(view, result, |view| Ok(view.squeezed())))
+}
+
+/// Adds count axes of extent 1, at places of the new shape.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_unsqueeze(
+    view: cudamem_view,
+    axes: *const usize,
+    count: usize,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_unsqueeze", || {
+        // SAFETY: the header's rule for pointers.
+        let axes = unsafe { numbers("axes", axes, count) }?;
+        derive(view, result, |view| Ok(view.unsqueezed(axes)?))
+    })
+}
+
+/// Merges all neighbouring axes that are one run of memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_view_flatten(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
+    run("cudamem_view_flatten", || derive(view, result, |view| Ok(view.flattened())))
+}
+
+/// Takes the same bytes as elements of another type: an axis of stride 1 gets fewer or more of them. The axis may be counted
+/// from the end.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if neither element's size divides the other's, if an extent, a stride, the offset or
+/// the address is no multiple of the larger one, or if a type has less than a byte.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_view_repack(
+    view: cudamem_view,
+    data_type: cudamem_data_type,
+    axis: i64,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_repack", || {
+        let data_type = DataType::try_from(data_type)?;
+        derive(view, result, |view| {
+            if data_type.is_sub_byte() || view.is_packed() {
+                let value = format!("from {} to {data_type}", view.data_type());
+                return Err(invalid("data_type", value, "elements of less than a byte are not repacked"));
+            }
+            let layout = view.layout();
+            let begin = view.device_pointer().wrapping_add_signed(layout.byte_offset().wrapping_neg());
+            let layout =
+                layout.repacked(data_type.padded_size(), begin as usize, axis).map_err(cuda_mem::Error::from)?;
+            Ok(view.with_type_and_layout(data_type, layout)?)
+        })
+    })
+}
+
+/// Makes a view of all of the same memory in another layout. What the first one may only read, so may this one.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_view_with_layout(
+    view: cudamem_view,
+    layout: *const cudamem_view_layout,
+    result: Out<'_, cudamem_view>,
+) -> cudamem_status {
+    run("cudamem_view_with_layout", || {
+        // SAFETY: the header's rule for options.
+        let layout = unsafe { Layout::read(layout, None) }?;
+        derive(view, result, |view| layout.of(view))
+    })
+}
+
+/// Makes a view of the same elements that may only be read.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_view_make_read_only(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
+    run("cudamem_view_make_read_only", || derive(view, result, |view| Ok(view.into_read_only())))
+}
