@@ -1111,8 +1111,9 @@ cudamem_status cudamem_data_type_get_typestr(cudamem_data_type data_type, cudame
  * layout.shape = shape;
  * cudamem_view_create(buffer, &layout, &view);
  *
- * A view does not change; functions that give another layout make another view of the same memory. Elements of less than a
- * byte are packed: several share a byte, and the lowest bits are the first.
+ * For views of mapped memory, allocate buffers of its resource. A view does not change; functions that give another layout make
+ * another view of the same memory. Elements of less than a byte are packed: several share a byte, and the lowest bits are the
+ * first.
  */
 
 /** The most axes that a view has. */
@@ -1224,8 +1225,8 @@ cudamem_status cudamem_view_record_use(cudamem_view view,
                                        cudamem_stream stream);
 
 /**
- * Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left. The null handle is
- * allowed.
+ * Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left; what the driver then
+ * refuses goes to the function of cudamem_set_drop_error_callback. The null handle is allowed.
  */
 cudamem_status cudamem_view_destroy(cudamem_view view);
 
@@ -1301,11 +1302,14 @@ cudamem_status cudamem_view_repack(cudamem_view view,
                                    cudamem_view *result);
 
 /**
- * Makes a view of all of the same memory in another layout. What the first one may only read, so may this one.
+ * Makes a view of all of the same memory in another layout. Where the first one may only be read, or has padded elements, so
+ * has this one.
  *
  * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
  */
-cudamem_status cudamem_view_with_layout(cudamem_view view, const cudamem_view_layout *layout, cudamem_view *result);
+cudamem_status cudamem_view_with_layout(cudamem_view view,
+                                        const cudamem_view_layout *layout,
+                                        cudamem_view *result);
 
 /** Makes a view of the same elements that may only be read. */
 cudamem_status cudamem_view_make_read_only(cudamem_view view, cudamem_view *result);
@@ -1455,8 +1459,8 @@ cudamem_status cudamem_view_export_dlpack_legacy(cudamem_view view,
                                                  struct DLManagedTensor **tensor);
 
 /**
- * Makes a view of another library's tensor. The deleter is called when the last view or buffer of the memory has ended; after a
- * failure the tensor is the program's as before.
+ * Makes a view of another library's tensor. The deleter is called, on any thread, when the last view or buffer of the memory has
+ * ended; after a failure the tensor is the program's as before.
  *
  * stream becomes the home stream of the memory's work. Without a producer (the null handle), the producer must have ordered its
  * work before stream already, as DLPack's producers do for the stream that they are asked for, and the end waits for ours. With
@@ -1689,8 +1693,8 @@ cudamem_status cudamem_arrow_array_export(cudamem_arrow_array array,
                                           struct ArrowDeviceArray *result);
 
 /**
- * Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called
- * when its handles and buffers have ended. After a failure it is the program's as before.
+ * Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called,
+ * on any thread, when its handles and buffers have ended. After a failure it is the program's as before.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, if its numbers cannot be, or if it lies on another kind of device.
  */

@@ -171,8 +171,8 @@ pub(crate) unsafe fn take(source: *mut ArrowDeviceArray) -> Outcome<cudamem_arro
     })
 }
 
-/// Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called
-/// when its handles and buffers have ended. After a failure it is the program's as before.
+/// Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called,
+/// on any thread, when its handles and buffers have ended. After a failure it is the program's as before.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, if its numbers cannot be, or if it lies on another kind of device.
 #[unsafe(no_mangle)]

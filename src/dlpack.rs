@@ -251,8 +251,8 @@ fn producer_stream(producer: cudamem_stream) -> Outcome<Option<Use<Stream>>> {
     if producer.id == 0 { Ok(None) } else { object("producer", producer).map(Some) }
 }
 
-/// Makes a view of another library's tensor. The deleter is called when the last view or buffer of the memory has ended; after a
-/// failure the tensor is the program's as before.
+/// Makes a view of another library's tensor. The deleter is called, on any thread, when the last view or buffer of the memory has
+/// ended; after a failure the tensor is the program's as before.
 ///
 /// stream becomes the home stream of the memory's work. Without a producer (the null handle), the producer must have ordered its
 /// work before stream already, as DLPack's producers do for the stream that they are asked for, and the end waits for ours. With

@@ -12,8 +12,9 @@
 //!     layout.shape = shape;
 //!     cudamem_view_create(buffer, &layout, &view);
 //!
-//! A view does not change; functions that give another layout make another view of the same memory. Elements of less than a
-//! byte are packed: several share a byte, and the lowest bits are the first.
+//! For views of mapped memory, allocate buffers of its resource. A view does not change; functions that give another layout make
+//! another view of the same memory. Elements of less than a byte are packed: several share a byte, and the lowest bits are the
+//! first.
 
 use crate::buffer::{Memory, Owner, cudamem_release_callback};
 use crate::call::{
@@ -332,8 +333,8 @@ pub extern "C" fn cudamem_view_record_use(view: cudamem_view, stream: cudamem_st
     run("cudamem_view_record_use", || Ok(object("view", view)?.record_use(&*object("stream", stream)?)?))
 }
 
-/// Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left. The null handle is
-/// allowed.
+/// Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left; what the driver then
+/// refuses goes to the function of cudamem_set_drop_error_callback. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_destroy(view: cudamem_view) -> cudamem_status {
     run("cudamem_view_destroy", || destroy("view", view, drop_object))

@@ -169,7 +169,8 @@ pub extern "C" fn cudamem_view_repack(
     })
 }
 
-/// Makes a view of all of the same memory in another layout. What the first one may only read, so may this one.
+/// Makes a view of all of the same memory in another layout. Where the first one may only be read, or has padded elements, so
+/// has this one.
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 6] = ["main.c", "basics.c", "memory.c", "misuse.c", "views.c", "interchange.c"];
+const SOURCES: [&str; 7] = ["main.c", "basics.c", "memory.c", "misuse.c", "views.c", "interchange.c", "arrow.c"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

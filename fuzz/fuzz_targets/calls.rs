@@ -2,7 +2,7 @@
 //! nothing left behind.
 #![no_main]
 
-#[path = "../../ffi-tests/src/c_calls.rs"]
+#[path = "../../ffi-tests/src/c_calls/mod.rs"]
 mod c_calls;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

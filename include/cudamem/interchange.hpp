@@ -12,25 +12,17 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// The options of an export through DLPack, with the defaults.
-inline cudamem_dlpack_options dlpack_options() noexcept
+/// Hands a view to another library, in order. Whoever has the tensor calls its deleter. `options.size` is set here.
+inline result<DLManagedTensorVersioned *> export_dlpack(const view &view, cudamem_dlpack_options options = {})
 {
-    cudamem_dlpack_options options{};
     options.size = sizeof options;
-    return options;
-}
-
-/// Hands a view to another library, in order. Whoever has the tensor calls its deleter.
-inline result<DLManagedTensorVersioned *> export_dlpack(const view &view,
-                                                        const cudamem_dlpack_options &options = dlpack_options())
-{
     return detail::get<DLManagedTensorVersioned *>(cudamem_view_export_dlpack, view.get(), &options);
 }
 
 /// As export_dlpack, in the layout before DLPack 1.0.
-inline result<DLManagedTensor *> export_dlpack_legacy(const view &view,
-                                                      const cudamem_dlpack_options &options = dlpack_options())
+inline result<DLManagedTensor *> export_dlpack_legacy(const view &view, cudamem_dlpack_options options = {})
 {
+    options.size = sizeof options;
     return detail::get<DLManagedTensor *>(cudamem_view_export_dlpack_legacy, view.get(), &options);
 }
 
@@ -145,9 +137,10 @@ class arrow_array : public object<cudamem_arrow_array, cudamem_arrow_array_destr
 public:
     using object::object;
 
-    /// Numbers, lists of buffers and children, as cudamem.h has them.
-    static result<arrow_array> create(const cudamem_arrow_array_options &options)
+    /// Numbers, lists of buffers and children, as cudamem.h has them. `options.size` is set here.
+    static result<arrow_array> create(cudamem_arrow_array_options options)
     {
+        options.size = sizeof options;
         return detail::make<arrow_array>(cudamem_arrow_array_create, &options);
     }
 

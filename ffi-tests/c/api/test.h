@@ -49,6 +49,12 @@ void sources_close(struct source sources[SOURCES]);
 /* Bytes that differ by place and by seed. */
 void pattern(unsigned char *bytes, size_t size, unsigned seed);
 
+/* A view of 4 rows of 6 numbers in memory of a resource, and the numbers in it. */
+cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_t numbers[24]);
+
+/* The characters of a text, which is destroyed; to be freed. */
+char *take_text(cudamem_text text);
+
 void case_library(void);
 void case_devices(void);
 void case_streams(void);

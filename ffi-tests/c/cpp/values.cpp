@@ -91,11 +91,6 @@ void ask_for_too_much()
     static_cast<void>((*memory)->allocate(SIZE_MAX / 2));
 }
 
-void take_no_value()
-{
-    std::printf("went on with %zu\n", cudamem::buffer().size().value());
-}
-
 static void views()
 {
     const auto context = cudamem::context::open_primary(0);
@@ -116,6 +111,11 @@ static void views()
     const auto again = cudamem::import_dlpack(*tensor, *stream);
     CHECK(again && again->read(numbers) && numbers[3] == 4);
     CHECK(status_of(cudamem::arrow_schema::import(nullptr)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
+void take_no_value()
+{
+    std::printf("went on with %zu\n", cudamem::buffer().size().value());
 }
 
 void without_exceptions()

@@ -38,7 +38,9 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     // The program's own memory, and a copy of views.
     std::array<std::int32_t, 6> room{};
     const auto here = cudamem::view::borrow_host(room.data(), sizeof room, {type, {3, 2}});
-    here.copy(part);
+    cudamem_copy_options options{};
+    options.stream = stream.get();
+    here.copy(part, options);
     CHECK(room[0] == 15 && room[5] == 21);
     CHECK(whole.buffer().size() == 96);
     bool thrown = false;
@@ -56,7 +58,7 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     std::array<double, 4> seen{};
     cudamem::view view(cudamem::buffer(device, 32, stream), {cudamem::data_type_of<double>(), {2, 2}});
     view.write(numbers);
-    auto options = cudamem::dlpack_options();
+    cudamem_dlpack_options options{};
     options.flags = CUDAMEM_DLPACK_READ_ONLY;
     DLManagedTensorVersioned *tensor = cudamem::export_dlpack(view, options);
     CHECK(tensor->tensor.ndim == 2 && tensor->flags == 1);
@@ -90,7 +92,6 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     const cudamem::buffer buffer = view.buffer();
     const std::array<cudamem_buffer, 2> buffers = {cudamem_buffer{0}, buffer.get()};
     cudamem_arrow_array_options column{};
-    column.size = sizeof column;
     column.length = 4;
     column.n_buffers = buffers.size();
     column.buffers = buffers.data();
