@@ -111,6 +111,25 @@ public:
     {
         return detail::make<arrow_schema>(cudamem_arrow_schema_get_child, get(), index);
     }
+
+    /// The type of the dictionary's values; the null handle where there is none.
+    result<arrow_schema> dictionary() const
+    {
+        return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get());
+    }
+
+    /// A key and its value.
+    result<std::pair<std::string, std::string>> metadata(std::size_t index) const
+    {
+        using pair = std::pair<std::string, std::string>;
+        cudamem_text key{}, value{};
+        const cudamem_status status = cudamem_arrow_schema_get_metadata(get(), index, &key, &value);
+        if (status != CUDAMEM_SUCCESS) {
+            return fail<pair>(last_error(status));
+        }
+        const text keys(key), values(value);
+        return pair(detail::characters(keys), detail::characters(values));
+    }
 };
 
 /// An Arrow array, of buffers or another library's.
@@ -148,6 +167,12 @@ public:
     result<arrow_array> child(std::size_t index) const
     {
         return detail::make<arrow_array>(cudamem_arrow_array_get_child, get(), index);
+    }
+
+    /// The dictionary's values; the null handle where there is none.
+    result<arrow_array> dictionary() const
+    {
+        return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get());
     }
 
     /// One of the buffers, of a size in bytes that the type says; without a handle where there is none.

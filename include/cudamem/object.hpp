@@ -80,6 +80,15 @@ public:
 
 namespace detail {
 
+/// Of a text that was just made: there is nothing that could fail.
+inline std::string characters(const text &made)
+{
+    const char *characters = "";
+    std::size_t length = 0;
+    static_cast<void>(cudamem_text_get(made.get(), &characters, &length));
+    return std::string(characters, length);
+}
+
 /// Calls a function of the C library whose last argument is the place of a text.
 template <typename... Parameters, typename... Arguments>
 result<std::string> get_text(cudamem_status (*function)(Parameters...), Arguments... arguments)

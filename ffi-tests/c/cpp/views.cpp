@@ -24,7 +24,7 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     whole.write(numbers);
     const auto info = whole.info();
     CHECK(info.ndim == 3 && info.shape[2] == 4 && info.elements == 24 && cudamem::to_string(type) == "int32");
-    CHECK(cudamem::find_data_type("<i4").bits == 32);
+    CHECK(cudamem::find_data_type("<i4").bits == 32 && cudamem::typestr_of(type) == "<i4");
     const auto part = whole.slice({-1, cudamem::index(), {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}});
     part.read(seen);
     CHECK((seen == std::vector<std::int32_t>{15, 13, 19, 17, 23, 21}));
@@ -74,7 +74,21 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     // Arrow: a structure of one column.
     const auto type = cudamem::arrow_schema::create("g", "price", {}, CUDAMEM_ARROW_NULLABLE);
     const auto table_type = cudamem::arrow_schema::create("+s", "", {&type});
-    CHECK(std::string(table_type.child(0).info().name) == "price");
+    CHECK(std::string(table_type.child(0).info().name) == "price" && !type.dictionary());
+    const char *const keys[] = {"unit"};
+    const char *const words[] = {"EUR"};
+    cudamem_arrow_schema_options described{};
+    described.size = sizeof described;
+    described.format = "i";
+    described.n_metadata = 1;
+    described.metadata_keys = keys;
+    described.metadata_values = words;
+    described.dictionary = type.get();
+    cudamem_arrow_schema coded{};
+    cudamem::check(cudamem_arrow_schema_create(&described, &coded));
+    const cudamem::arrow_schema codes(coded);
+    CHECK(codes.metadata(0) == std::make_pair(std::string("unit"), std::string("EUR")));
+    CHECK(std::string(codes.dictionary().info().format) == "g");
     const cudamem::buffer buffer = view.buffer();
     const std::array<cudamem_buffer, 2> buffers = {cudamem_buffer{0}, buffer.get()};
     cudamem_arrow_array_options column{};
@@ -86,6 +100,7 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     array.export_to(&raw, stream);
     auto imported = cudamem::arrow_array::import(&raw);
     CHECK(imported.info().length == 4 && !imported.buffer(0, 1, stream));
+    CHECK(!imported.dictionary());
     imported.buffer(1, 32, stream).read(0, seen);
     CHECK(seen == numbers);
     imported.close(stream);
