@@ -34,6 +34,9 @@ inline result<data_type> find_data_type(const char *name)
 /// The name of a type.
 inline result<std::string> to_string(data_type type) { return detail::get_text(cudamem_data_type_get_name, type); }
 
+/// numpy's typestr of a type.
+inline result<std::string> typestr(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
+
 /// What is taken of an axis: one index, a range with a step, or all. Numbers below 0 count from the end.
 struct index : cudamem_index {
     /// A whole axis.

@@ -23,7 +23,7 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     const cudamem::view whole(cudamem::buffer(device, 96, stream), {type, {2, 3, -1}});
     whole.write(numbers);
     const auto info = whole.info();
-    CHECK(info.ndim == 3 && info.shape[2] == 4 && info.elements == 24 && cudamem::to_string(type) == "int32");
+    CHECK(info.ndim == 3 && info.shape[2] == 4 && info.elements == 24 && cudamem::to_string(type) == "int32" && cudamem::typestr(type) == "<i4");
     CHECK(cudamem::find_data_type("<i4").bits == 32);
     const auto part = whole.slice({-1, cudamem::index(), {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}});
     part.read(seen);
@@ -72,7 +72,8 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     CHECK(seen == numbers);
 
     // Arrow: a structure of one column.
-    const auto type = cudamem::arrow_schema::create("g", "price", {}, CUDAMEM_ARROW_NULLABLE);
+    const auto type = cudamem::arrow_schema::create("g", "price", {}, CUDAMEM_ARROW_NULLABLE, {{"unit", "EUR"}});
+    CHECK(type.metadata(0).first == "unit" && type.metadata(0).second == "EUR" && !type.dictionary());
     const auto table_type = cudamem::arrow_schema::create("+s", "", {&type});
     CHECK(std::string(table_type.child(0).info().name) == "price");
     const cudamem::buffer buffer = view.buffer();
@@ -82,6 +83,7 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     column.n_buffers = buffers.size();
     column.buffers = buffers.data();
     const auto array = cudamem::arrow_array::create(column);
+    CHECK(!array.dictionary());
     ArrowDeviceArray raw{};
     array.export_to(&raw, stream);
     auto imported = cudamem::arrow_array::import(&raw);
