@@ -23,7 +23,8 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     const cudamem::view whole(cudamem::buffer(device, 96, stream), {type, {2, 3, -1}});
     whole.write(numbers);
     const auto info = whole.info();
-    CHECK(info.ndim == 3 && info.shape[2] == 4 && info.elements == 24 && cudamem::to_string(type) == "int32" && cudamem::typestr(type) == "<i4");
+    CHECK(info.ndim == 3 && info.shape[2] == 4 && info.elements == 24);
+    CHECK(cudamem::to_string(type) == "int32" && cudamem::typestr(type) == "<i4");
     CHECK(cudamem::find_data_type("<i4").bits == 32);
     const auto part = whole.slice({-1, cudamem::index(), {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}});
     part.read(seen);
