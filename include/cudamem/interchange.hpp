@@ -8,6 +8,7 @@
 
 #include "view.hpp"
 
+#include <utility>
 #include <vector>
 
 CUDAMEM_NAMESPACE_BEGIN
@@ -71,10 +72,16 @@ class arrow_schema : public object<cudamem_arrow_schema, cudamem_arrow_schema_de
 public:
     using object::object;
 
-    /// The specification's letters for a type, the field's name, and the types of the children.
+    /// The specification's letters for a type, the field's name, the types of the children, flags, pairs of keys and values.
     static result<arrow_schema> create(const std::string &format, const std::string &name = "",
-                                       const std::vector<const arrow_schema *> &children = {}, std::int64_t flags = 0)
+                                       const std::vector<const arrow_schema *> &children = {}, std::int64_t flags = 0,
+                                       const std::vector<std::pair<std::string, std::string>> &metadata = {})
     {
+        std::vector<const char *> keys, values;
+        for (const auto &pair : metadata) {
+            keys.push_back(pair.first.c_str());
+            values.push_back(pair.second.c_str());
+        }
         std::vector<cudamem_arrow_schema> handles;
         for (const arrow_schema *child : children) {
             handles.push_back(child->get());
@@ -86,6 +93,9 @@ public:
         options.flags = flags;
         options.n_children = handles.size();
         options.children = handles.data();
+        options.n_metadata = keys.size();
+        options.metadata_keys = keys.data();
+        options.metadata_values = values.data();
         return detail::make<arrow_schema>(cudamem_arrow_schema_create, &options);
     }
 
@@ -112,23 +122,23 @@ public:
         return detail::make<arrow_schema>(cudamem_arrow_schema_get_child, get(), index);
     }
 
-    /// The type of the dictionary's values; the null handle where there is none.
-    result<arrow_schema> dictionary() const
-    {
-        return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get());
-    }
+    /// The type of the dictionary's values; without a handle where there is none.
+    result<arrow_schema> dictionary() const { return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get()); }
 
-    /// A key and its value.
+    /// A pair of key and value.
     result<std::pair<std::string, std::string>> metadata(std::size_t index) const
     {
         using pair = std::pair<std::string, std::string>;
         cudamem_text key{}, value{};
         const cudamem_status status = cudamem_arrow_schema_get_metadata(get(), index, &key, &value);
         if (status != CUDAMEM_SUCCESS) {
-            return fail<pair>(last_error(status));
+            return detail::give<pair>(status, pair());
         }
-        const text keys(key), values(value);
-        return pair(detail::characters(keys), detail::characters(values));
+        const text first(key), second(value);
+        const char *key_text = "", *value_text = "";
+        static_cast<void>(cudamem_text_get(first.get(), &key_text, nullptr));
+        static_cast<void>(cudamem_text_get(second.get(), &value_text, nullptr));
+        return pair(key_text, value_text);
     }
 };
 
@@ -169,11 +179,8 @@ public:
         return detail::make<arrow_array>(cudamem_arrow_array_get_child, get(), index);
     }
 
-    /// The dictionary's values; the null handle where there is none.
-    result<arrow_array> dictionary() const
-    {
-        return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get());
-    }
+    /// The dictionary's values; without a handle where there is none.
+    result<arrow_array> dictionary() const { return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get()); }
 
     /// One of the buffers, of a size in bytes that the type says; without a handle where there is none.
     result<cudamem::buffer> buffer(std::size_t index, std::size_t size, const stream &stream) const

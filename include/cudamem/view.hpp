@@ -35,7 +35,7 @@ inline result<data_type> find_data_type(const char *name)
 inline result<std::string> to_string(data_type type) { return detail::get_text(cudamem_data_type_get_name, type); }
 
 /// numpy's typestr of a type.
-inline result<std::string> typestr_of(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
+inline result<std::string> typestr(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
 
 /// What is taken of an axis: one index, a range with a step, or all. Numbers below 0 count from the end.
 struct index : cudamem_index {

@@ -4,7 +4,8 @@
 
 static int ends;
 
-static cudamem_arrow_schema schema_of(const char *format, const char *name, size_t n_children, const cudamem_arrow_schema *children)
+static cudamem_arrow_schema schema_of(const char *format, const char *name, size_t n_children,
+                                      const cudamem_arrow_schema *children)
 {
     static const char *const KEYS[] = {"unit", "source"}, *const VALUES[] = {"EUR", "test"};
     cudamem_arrow_schema_options options;

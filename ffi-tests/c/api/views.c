@@ -149,8 +149,8 @@ void case_views(void)
     check_layout(view, 0, NULL, NULL, 23);
 
     /* Parts, by Python's rules. */
-    const cudamem_index last = {-1, 0, 0}, backwards = {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}, all = {0, CUDAMEM_INDEX_OPEN, 1};
-    const cudamem_index indices[] = {last, all, backwards};
+    const cudamem_index last = {-1, 0, 0}, all = {0, CUDAMEM_INDEX_OPEN, 1};
+    const cudamem_index indices[] = {last, all, {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}};
     OK(cudamem_view_slice(whole, indices, 3, &view));
     CHECK(info_of(view).device_pointer == address + 4 * 15);
     OK(cudamem_view_read(view, seen, 6 * sizeof *seen, NULL));
@@ -354,7 +354,8 @@ void case_view_misuse(void)
     const cudamem_index outside = {4, 0, 0};
     FAILS(cudamem_view_slice(view, &outside, 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_slice(view, NULL, 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_slice(view, (const cudamem_index[]){{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, 3, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    const cudamem_index many[] = {{0, 1, 1}, {0, 1, 1}, {0, 1, 1}};
+    FAILS(cudamem_view_slice(view, many, 3, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_slice(null_view, NULL, 0, &none), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_view_reshape(view, NUMBERS(5, 5), 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_reshape(turned, NUMBERS(-1), 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
