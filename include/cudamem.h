@@ -1427,19 +1427,19 @@ cudamem_status cudamem_view_make_read_only(cudamem_view view, cudamem_view *resu
  * options say otherwise.
  */
 
-/** A flag of cudamem_copy_options: the call returns when the copy is done. */
-#define CUDAMEM_COPY_WAIT 1
+/** A flag of cudamem_view_copy_options: the call returns when the copy is done. */
+#define CUDAMEM_VIEW_COPY_WAIT 1
 
 /**
- * A flag of cudamem_copy_options: the call returns when the copy has begun. Memory of the host that the driver does not know is
+ * A flag of cudamem_view_copy_options: the call returns when the copy has begun. Memory of the host that the driver does not know is
  * waited for all the same.
  */
-#define CUDAMEM_COPY_NO_WAIT 2
+#define CUDAMEM_VIEW_COPY_NO_WAIT 2
 /** How views are copied. Zeros are the defaults. */
 typedef struct {
-    /** sizeof(cudamem_copy_options). */
+    /** sizeof(cudamem_view_copy_options). */
     size_t size;
-    /** CUDAMEM_COPY_... . */
+    /** CUDAMEM_VIEW_COPY_... . */
     uint32_t flags;
     /** Zero. */
     uint32_t reserved;
@@ -1453,7 +1453,7 @@ typedef struct {
      * handle is the heap, and the device's current pool.
      */
     cudamem_resource temporary;
-} cudamem_copy_options;
+} cudamem_view_copy_options;
 
 /**
  * Copies the elements of source to view, which has the same type and shape. options may be NULL.
@@ -1463,7 +1463,7 @@ typedef struct {
  */
 cudamem_status cudamem_view_copy(cudamem_view view,
                                  cudamem_view source,
-                                 const cudamem_copy_options *options);
+                                 const cudamem_view_copy_options *options);
 
 /**
  * Copies elements of the host to a view: size bytes, which lie without gaps in C order. Returns when that is done. options may
@@ -1474,7 +1474,7 @@ cudamem_status cudamem_view_copy(cudamem_view view,
 cudamem_status cudamem_view_write(cudamem_view view,
                                   const void *source,
                                   size_t size,
-                                  const cudamem_copy_options *options);
+                                  const cudamem_view_copy_options *options);
 
 /**
  * Copies the elements of a view to the host: size bytes, where they lie without gaps in C order. Returns when that is done.
@@ -1485,7 +1485,7 @@ cudamem_status cudamem_view_write(cudamem_view view,
 cudamem_status cudamem_view_read(cudamem_view view,
                                  void *destination,
                                  size_t size,
-                                 const cudamem_copy_options *options);
+                                 const cudamem_view_copy_options *options);
 
 /* ---- DLPack ---------------------------------------------------------------------------------------------------------
  *

@@ -20,19 +20,19 @@ use cuda_mem::view::{CopyOptions, Order, StridedLayout, StridedView};
 use cuda_mem::{DataType, Error, Stream};
 use std::sync::Arc;
 
-/// A flag of cudamem_copy_options: the call returns when the copy is done.
-pub const CUDAMEM_COPY_WAIT: u32 = 1;
-/// A flag of cudamem_copy_options: the call returns when the copy has begun. Memory of the host that the driver does not know is
+/// A flag of cudamem_view_copy_options: the call returns when the copy is done.
+pub const CUDAMEM_VIEW_COPY_WAIT: u32 = 1;
+/// A flag of cudamem_view_copy_options: the call returns when the copy has begun. Memory of the host that the driver does not know is
 /// waited for all the same.
-pub const CUDAMEM_COPY_NO_WAIT: u32 = 2;
+pub const CUDAMEM_VIEW_COPY_NO_WAIT: u32 = 2;
 
 /// How views are copied. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cudamem_copy_options {
-    /// sizeof(cudamem_copy_options).
+pub struct cudamem_view_copy_options {
+    /// sizeof(cudamem_view_copy_options).
     pub size: usize,
-    /// CUDAMEM_COPY_... .
+    /// CUDAMEM_VIEW_COPY_... .
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
@@ -45,7 +45,7 @@ pub struct cudamem_copy_options {
 }
 
 // SAFETY: 8 + 4 + 4 bytes, and two handles of 8.
-unsafe impl Options for cudamem_copy_options {
+unsafe impl Options for cudamem_view_copy_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
@@ -60,15 +60,15 @@ impl Chosen {
     /// # Safety
     ///
     /// As [`options`].
-    unsafe fn read(given: *const cudamem_copy_options) -> Outcome<Self> {
+    unsafe fn read(given: *const cudamem_view_copy_options) -> Outcome<Self> {
         // SAFETY: this function's contract.
         let said = unsafe { options("options", given) }?;
-        check_flags("options.flags", said.flags, CUDAMEM_COPY_WAIT | CUDAMEM_COPY_NO_WAIT)?;
+        check_flags("options.flags", said.flags, CUDAMEM_VIEW_COPY_WAIT | CUDAMEM_VIEW_COPY_NO_WAIT)?;
         check_flags("options.reserved", said.reserved, 0)?;
         let blocking = match said.flags {
             0 => None,
-            CUDAMEM_COPY_WAIT => Some(true),
-            CUDAMEM_COPY_NO_WAIT => Some(false),
+            CUDAMEM_VIEW_COPY_WAIT => Some(true),
+            CUDAMEM_VIEW_COPY_NO_WAIT => Some(false),
             _ => return Err(invalid("options.flags", "both", "a copy is waited for, or it is not")),
         };
         let stream = if said.stream.id == 0 { None } else { Some(object("options.stream", said.stream)?) };
@@ -96,7 +96,7 @@ impl Chosen {
 pub unsafe extern "C" fn cudamem_view_copy(
     view: cudamem_view,
     source: cudamem_view,
-    options: *const cudamem_copy_options,
+    options: *const cudamem_view_copy_options,
 ) -> cudamem_status {
     run("cudamem_view_copy", || {
         // SAFETY: the header's rule for options.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn cudamem_view_write(
     view: cudamem_view,
     source: *const c_void,
     size: usize,
-    options: *const cudamem_copy_options,
+    options: *const cudamem_view_copy_options,
 ) -> cudamem_status {
     run("cudamem_view_write", || {
         // SAFETY: the header's rules for bytes and options.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn cudamem_view_read(
     view: cudamem_view,
     destination: *mut c_void,
     size: usize,
-    options: *const cudamem_copy_options,
+    options: *const cudamem_view_copy_options,
 ) -> cudamem_status {
     run("cudamem_view_read", || {
         // SAFETY: the header's rules for bytes and options.

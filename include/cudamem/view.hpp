@@ -171,21 +171,21 @@ public:
     result<void> record_use(const stream &stream) const { return check(cudamem_view_record_use(get(), stream.get())); }
 
     /// Copies the elements of another view of the same type and shape. `options.size` is set here.
-    result<void> copy(const view &source, cudamem_copy_options options = {}) const
+    result<void> copy(const view &source, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
         return check(cudamem_view_copy(get(), source.get(), &options));
     }
 
     /// As many values as the view has elements, without gaps in C order: an array, a std::vector, a std::span, ... .
-    template <typename Values> result<void> write(const Values &values, cudamem_copy_options options = {}) const
+    template <typename Values> result<void> write(const Values &values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
         return check(cudamem_view_write(get(), std::data(values), detail::size_in_bytes(values), &options));
     }
 
     /// As many values as the view has elements, without gaps in C order.
-    template <typename Values> result<void> read(Values &&values, cudamem_copy_options options = {}) const
+    template <typename Values> result<void> read(Values &&values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
         return check(cudamem_view_read(get(), std::data(values), detail::size_in_bytes(values), &options));

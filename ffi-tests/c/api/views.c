@@ -212,10 +212,10 @@ void case_view_copies(void)
             cudamem_view_layout dense = layout_of(INT16, 2, NUMBERS(COLUMNS, ROWS));
             OK(cudamem_buffer_allocate(sources[to].resource, sizeof numbers, rig.stream, &buffer));
             OK(cudamem_view_create(buffer, &dense, &target));
-            cudamem_copy_options options;
+            cudamem_view_copy_options options;
             memset(&options, 0, sizeof options);
             options.size = sizeof options;
-            options.flags = to % 2 ? CUDAMEM_COPY_WAIT : CUDAMEM_COPY_NO_WAIT;
+            options.flags = to % 2 ? CUDAMEM_VIEW_COPY_WAIT : CUDAMEM_VIEW_COPY_NO_WAIT;
             options.stream = other;
             options.temporary = sources[from % 2].resource;
             OK(cudamem_view_copy(target, columns, from % 3 ? &options : NULL));
@@ -392,9 +392,9 @@ void case_view_misuse(void)
     OK(cudamem_view_with_layout(view, &bad, &repeated));
     FAILS(cudamem_view_copy(repeated, other, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_view_copy(view, view, NULL)); /* the same elements */
-    cudamem_copy_options options = {0};
+    cudamem_view_copy_options options = {0};
     FAILS(cudamem_view_copy(view, other, &options), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.size = sizeof options, options.flags = CUDAMEM_COPY_WAIT | CUDAMEM_COPY_NO_WAIT;
+    options.size = sizeof options, options.flags = CUDAMEM_VIEW_COPY_WAIT | CUDAMEM_VIEW_COPY_NO_WAIT;
     FAILS(cudamem_view_copy(view, other, &options), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.flags = 0, options.reserved = 1;
     FAILS(cudamem_view_copy(view, other, &options), CUDAMEM_ERROR_INVALID_ARGUMENT);

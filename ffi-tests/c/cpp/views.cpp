@@ -39,7 +39,7 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     // The program's own memory, and a copy of views.
     std::array<std::int32_t, 6> room{};
     const auto here = cudamem::view::borrow_host(room.data(), sizeof room, {type, {3, 2}});
-    cudamem_copy_options options{};
+    cudamem_view_copy_options options{};
     options.stream = stream.get();
     here.copy(part, options);
     CHECK(room[0] == 15 && room[5] == 21);

@@ -145,8 +145,8 @@ impl Calls<'_> {
 
     fn copy_view(&mut self) {
         let (view, source) = (self.view(), self.view());
-        let options = cudamem_copy_options {
-            size: size_of::<cudamem_copy_options>(),
+        let options = cudamem_view_copy_options {
+            size: size_of::<cudamem_view_copy_options>(),
             flags: u32::from(self.byte() % 4),
             reserved: u32::from(self.byte() == 0),
             stream: if self.byte() < 200 { cudamem_stream { id: 0 } } else { self.stream() },

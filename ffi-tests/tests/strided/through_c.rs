@@ -12,7 +12,9 @@ use cudamem::handles::{cudamem_buffer, cudamem_context, cudamem_resource, cudame
 use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_pinned, cudamem_resource_destroy};
 use cudamem::stream::{cudamem_stream_borrow, cudamem_stream_destroy};
 use cudamem::view::{cudamem_view_borrow_host, cudamem_view_create, cudamem_view_destroy, cudamem_view_layout};
-use cudamem::view_copy::{CUDAMEM_COPY_NO_WAIT, CUDAMEM_COPY_WAIT, cudamem_copy_options, cudamem_view_copy};
+use cudamem::view_copy::{
+    CUDAMEM_VIEW_COPY_NO_WAIT, CUDAMEM_VIEW_COPY_WAIT, cudamem_view_copy, cudamem_view_copy_options,
+};
 use ffi_tests::c_calls::{last_message, load};
 
 type Result<T> = std::result::Result<T, String>;
@@ -105,9 +107,9 @@ pub fn copy(
     load();
     let mut objects = Objects::default();
     let context = objects.context(any_stream)?;
-    let mut raw = cudamem_copy_options {
-        size: size_of::<cudamem_copy_options>(),
-        flags: options.blocking.map_or(0, |wait| if wait { CUDAMEM_COPY_WAIT } else { CUDAMEM_COPY_NO_WAIT }),
+    let mut raw = cudamem_view_copy_options {
+        size: size_of::<cudamem_view_copy_options>(),
+        flags: options.blocking.map_or(0, |wait| if wait { CUDAMEM_VIEW_COPY_WAIT } else { CUDAMEM_VIEW_COPY_NO_WAIT }),
         reserved: 0,
         stream: cudamem_stream { id: 0 },
         temporary: cudamem_resource { id: 0 },
