@@ -140,14 +140,14 @@ handles! {
     arrow_schema: cudamem_arrow_schema, 10;
     arrow_array: cudamem_arrow_array, 11;
     arrow_stream: cudamem_arrow_stream, 12;
-    signal_memory: cudamem_signals, 16;
-    flag: cudamem_flag, 17;
-    counter: cudamem_counter, 18;
-    ring: cudamem_ring, 19;
-    pending_read: cudamem_pending_read, 20;
-    graph: cudamem_graph, 21;
-    executable: cudamem_executable, 22;
-    physical: cudamem_physical, 23;
+    signal_memory: cudamem_signals, 13;
+    flag: cudamem_flag, 14;
+    counter: cudamem_counter, 15;
+    ring: cudamem_ring, 16;
+    pending_read: cudamem_pending_read, 17;
+    graph: cudamem_graph, 18;
+    executable: cudamem_executable, 19;
+    physical: cudamem_physical, 20;
 }
 
 impl Calls<'_> {
@@ -280,7 +280,7 @@ impl Calls<'_> {
             13 => self.share(),
             14..=16 => self.view_step(),
             _ => {
-                let wanted = u64::from(self.byte() % 27);
+                let wanted = u64::from(self.byte() % 24);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }

@@ -13,15 +13,15 @@ const PATIENCE: f64 = 0.0002;
 
 impl Calls<'_> {
     fn exported(&mut self) -> cudamem_export {
-        cudamem_export { id: self.handle(24) }
+        cudamem_export { id: self.handle(21) }
     }
 
     fn channel(&mut self) -> cudamem_channel {
-        cudamem_channel { id: self.handle(25) }
+        cudamem_channel { id: self.handle(22) }
     }
 
     fn listener(&mut self) -> cudamem_listener {
-        cudamem_listener { id: self.handle(26) }
+        cudamem_listener { id: self.handle(23) }
     }
 
     /// A call that makes an export.
