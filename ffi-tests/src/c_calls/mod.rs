@@ -181,13 +181,15 @@ impl Calls<'_> {
     }
 
     fn size(&mut self) -> usize {
-        match self.byte() {
+        let size = match self.byte() {
             0..8 => usize::MAX,
             8..12 => self.number() as usize,
             12..20 => 1 << (self.byte() % 64),
             size @ 20..128 => size as usize - 20,
             _ => (usize::from(self.byte()) << 8 | usize::from(self.byte())) % ROOM,
-        }
+        };
+        // Nothing between what is quick to fill and what no machine has.
+        if size >= 1 << 50 { size } else { size % (1 << 22) }
     }
 
     /// The program's memory for a copy of so many bytes; NULL for more than it has.
