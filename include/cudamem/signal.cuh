@@ -189,10 +189,12 @@ template <> struct unsigned_of<4> { typedef uint32_t type; };
 template <> struct unsigned_of<8> { typedef uint64_t type; };
 
 // The largest word that items of a size are made of: items follow each other without gaps, so their size aligns them.
-constexpr size_t word_size(size_t size) { return size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : size % 2 == 0 ? 2 : 1; }
+template <typename T> struct word_of {
+    typedef typename unsigned_of<sizeof(T) % 8 == 0 ? 8 : sizeof(T) % 4 == 0 ? 4 : sizeof(T) % 2 == 0 ? 2 : 1>::type type;
+};
 
 template <typename T> CUDAMEM_FUNCTION void write_item(uint64_t address, const T &item) {
-    typedef typename unsigned_of<word_size(sizeof(T))>::type word;
+    typedef typename word_of<T>::type word;
     const char *from = static_cast<const char *>(__builtin_assume_aligned(&item, alignof(T)));
     for (size_t at = 0; at < sizeof(T); at += sizeof(word)) {
         word part;
@@ -202,7 +204,7 @@ template <typename T> CUDAMEM_FUNCTION void write_item(uint64_t address, const T
 }
 
 template <typename T> CUDAMEM_FUNCTION void read_item(uint64_t address, T &item) {
-    typedef typename unsigned_of<word_size(sizeof(T))>::type word;
+    typedef typename word_of<T>::type word;
     char *to = static_cast<char *>(__builtin_assume_aligned(&item, alignof(T)));
     for (size_t at = 0; at < sizeof(T); at += sizeof(word)) {
         word part = load<word>(address + at);
