@@ -1,6 +1,6 @@
 //! Eight threads with random calls of the C library, on the same software GPU, for so many seconds: what a sanitizer watches.
 
-#[path = "../ffi-tests/src/c_calls.rs"]
+#[path = "../ffi-tests/src/c_calls/mod.rs"]
 mod c_calls;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
