@@ -65,17 +65,19 @@ fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
     check_ledger().expect("nothing is left");
 }
 
+fn random(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..count).map(|_| next()).collect()
+}
+
 #[test]
 fn sequences_reach_most_of_the_library() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut state = 1u64;
-    let bytes: Vec<u8> = (0..400_000)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        })
-        .collect();
-    let Tally { succeeded, refused, kinds } = run(&bytes);
+    let Tally { succeeded, refused, kinds } = run(&random(1, 400_000));
     assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
     // The null handle, where there is nothing to give, and every kind but the last: listeners have a path.
     assert_eq!(kinds, (1 << 23) - 1, "kinds of handles that were made: {kinds:#b}");
@@ -89,12 +91,7 @@ fn threads_with_sequences_of_their_own_do_not_disturb_each_other() {
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             scope.spawn(move || {
-                let mut state = thread;
-                let mut next = || {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    (state >> 56) as u8
-                };
-                run(&(0..40_000).map(|_| next()).collect::<Vec<u8>>());
+                run(&random(thread, 40_000));
             });
         }
     });

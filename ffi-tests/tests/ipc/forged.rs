@@ -10,19 +10,8 @@ use std::os::fd::OwnedFd;
 
 #[test]
 fn a_forged_descriptor_is_refused_and_reaches_nothing() -> Outcome {
-    sources(|_, source, stream| {
-        for role in ["forged", "c_forged"] {
-            let mut other = Other::start(role)?;
-            let bytes = pattern(5000, 8);
-            let memory = source.shared(&bytes, stream)?;
-            source.introduce(&mut other)?;
-            other.channel.send(&memory.export()?)?;
-            assert_eq!(other.channel.receive_bytes()?, b"done");
-            other.finish()?;
-            same("the memory", &memory.to_vec()?, &bytes)?;
-        }
-        Ok(())
-    })
+    super::played_over_memory("forged")?;
+    super::played_over_memory("c_forged")
 }
 
 fn wrong(error: Option<Error>) -> Wrong {
