@@ -9,6 +9,8 @@ pub mod c_objects;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;
+#[cfg(doctest)]
+mod guide;
 pub mod interface;
 pub mod kernel;
 pub mod memory_cases;
