@@ -139,7 +139,8 @@ fn an_example_in_cuda() {
 
 /// The whole programs of a language in a document.
 fn programs(document: &str, language: &str) -> Vec<String> {
-    let blocks = document.split(&format!("\n```{language}\n")).skip(1);
+    let fence = format!("\n```{language}\n");
+    let blocks = document.split(&fence).skip(1);
     blocks.filter_map(|block| block.split_once("\n```")).map(|(program, _)| format!("{program}\n")).collect()
 }
 
