@@ -14,7 +14,7 @@ use crate::text::new_text;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use cuda_mem::copy::{
-    CopyEngine, CopyOptions, HostMemory, MachineProfile, Measuring, NoThreads, ProfileCache, StagingSettings,
+    CopyEngine, CopyOptions, HostMemory, MachineProfile, Measuring, NoThreads, ProfileCache, StagingOptions,
     ThreadPool, Way,
 };
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn cudamem_engine_create_with(
             }
             count => builder.threads(Arc::new(ThreadPool::new(count as usize))),
         };
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         for (size, place) in [
             (chosen.slot_size, &mut staging.slot_size),
             (chosen.slots as usize, &mut staging.slots),

@@ -3,7 +3,7 @@
 //! A run is made once without faults to count its calls; then it is made again for each call, with that call failing.
 //! One test at a time: faults and the ledger are one for the process.
 
-use cuda_mem::adaptor::{GuardSettings, Guarded};
+use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::interchange::arrow::ArrayNode;
@@ -12,12 +12,12 @@ use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, Tens
 use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
-    PoolOptions, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DevicePool, DriverPoolOptions, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory,
+    PinnedPool, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
     kind::{Any, Kind},
 };
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings};
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
 use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
@@ -83,7 +83,7 @@ fn mapped_memory(driver: &Driver) -> Outcome {
 fn buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.accessible_from = vec![driver.device(1)?];
     let pool = DevicePool::new(&context, &options)?;
     let memory = DeviceMemory::new(&context);
@@ -134,7 +134,7 @@ fn view<'a>(buffer: &'a mut Buffer<u8>, layout: &StridedLayout) -> Result<Stride
 fn strided_copies(driver: &Driver) -> Outcome {
     let (context, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
     let (stream, other, far_stream) = (Stream::new(&context)?, Stream::new(&context)?, Stream::new(&far)?);
-    let device = DevicePool::new(&context, &PoolOptions::default())?.share();
+    let device = DevicePool::new(&context, &DriverPoolOptions::default())?.share();
     let (pinned, there) = (PinnedMemory::new(&context).share(), DeviceMemory::new(&far).share());
     let matrix = StridedLayout::dense(&[6, 10], 1, Order::C)?;
     let turned = StridedLayout::dense(&[10, 6], 1, Order::C)?.permuted(&[1, 0])?;
@@ -263,7 +263,7 @@ fn mapped_buffers(driver: &Driver) -> Outcome {
 fn sharing(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = DevicePool::new(&context, &options)?;
     let memory = Buffer::from_slice(&pool, &pattern(1000, 1), &stream)?.into_shared();
@@ -311,14 +311,14 @@ fn sharing(driver: &Driver) -> Outcome {
 fn pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     settings.initial = 1 << 16;
     settings.smallest_growth = 1 << 16;
     settings.maximum = 1 << 18;
     settings.front_capacity = 1 << 12;
     pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
     pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
-    let upstream = DevicePool::new(&context, &PoolOptions::default())?;
+    let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
     pool_work(&Pool::with_fallback(&upstream, &DeviceMemory::new(&context), &settings)?, &one, &two)
 }
 
@@ -367,7 +367,7 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
 fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut settings = FixedSizeSettings::default();
+    let mut settings = FixedSizeOptions::default();
     settings.blocks_per_slab = 2;
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
     let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
@@ -394,7 +394,7 @@ fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     pool.reserve(5)?;
     pool.release_unused()?;
 
-    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
     for home in [&stream, &other, &stream] {
         target.set_stream(home)?;
@@ -409,9 +409,9 @@ fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
 fn rings_under_way(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
-    let mut settings = FixedSizeSettings::default();
+    let mut settings = FixedSizeOptions::default();
     (settings.blocks_per_slab, settings.maximum) = (1, 320);
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
     for home in [&stream, &other] {
@@ -429,7 +429,7 @@ fn guarded_memory(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
     for quarantine in [0, 2000] {
-        let mut settings = GuardSettings::default();
+        let mut settings = GuardOptions::default();
         settings.quarantine = quarantine;
         let device = Guarded::new(&DeviceMemory::new(&context), &settings)?;
         let host = Guarded::new(&PinnedMemory::new(&context), &settings)?;

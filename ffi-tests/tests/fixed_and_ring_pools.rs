@@ -3,23 +3,23 @@
 
 use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PoolOptions, ResourceHandle, VirtualMemory, VirtualOptions,
-    kind,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, VirtualMemory,
+    VirtualOptions, kind,
 };
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Reuse, RingPool, RingSettings, WhenFull};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Reuse, RingOptions, RingPool, WhenFull};
 use cuda_mem::{Buffer, Error, HostBuffer, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::Mutex;
 
-fn fixed(change: impl FnOnce(&mut FixedSizeSettings)) -> FixedSizeSettings {
-    let mut settings = FixedSizeSettings::default();
+fn fixed(change: impl FnOnce(&mut FixedSizeOptions)) -> FixedSizeOptions {
+    let mut settings = FixedSizeOptions::default();
     change(&mut settings);
     settings
 }
 
-fn refusing() -> RingSettings {
-    let mut settings = RingSettings::default();
+fn refusing() -> RingOptions {
+    let mut settings = RingOptions::default();
     settings.when_full = WhenFull::Refuse;
     settings
 }
@@ -32,7 +32,7 @@ fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &cuda_mem::memory::Sha
         ("pinned memory", Ok(PinnedMemory::new(context).share())),
         ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
         ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-        ("a pool of the driver", DevicePool::new(context, &PoolOptions::default()).map(|pool| pool.share())),
+        ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
     ];
     let options = VirtualOptions::default();
     sources.push(("virtual memory", VirtualMemory::new(context, &options).map(|memory| memory.share())));
@@ -121,7 +121,7 @@ fn blocks_of_one_size_never_share_an_atom_and_are_written_apart() -> Outcome {
 fn a_pair_of_one_size_makes_no_call_of_the_driver() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 256, &FixedSizeSettings::default())?;
+        let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 256, &FixedSizeOptions::default())?;
         drop(Buffer::<u8, _>::uninit(&pool, 256, &stream)?);
         if setup.is_software() {
             softgpu::count_calls(true);
@@ -269,7 +269,7 @@ fn many_threads_and_streams_share_a_pool_of_one_size() -> Outcome {
 
 fn ring_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcome {
     let streams = [Stream::new(&setup.context)?, Stream::new(&setup.context)?];
-    let ring = RingPool::new(source, 10_000, &RingSettings::default())?;
+    let ring = RingPool::new(source, 10_000, &RingOptions::default())?;
     let device = DeviceMemory::new(&setup.context);
     let mut results = Vec::new();
     for number in 0..60u8 {
@@ -307,7 +307,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
     alone(|setup| {
         let streams = [Stream::new(&setup.context)?, Stream::new(&setup.context)?];
         let device = DeviceMemory::new(&setup.context);
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingOptions::default())?;
         let mut slice = vec![0u32; 5000];
         let mut buffers = Vec::new();
         for number in 0..30u32 {
@@ -332,7 +332,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
             assert!(seen[100..5100].iter().all(|value| *value == number + 1), "upload {number}");
         }
         if MappedResource::new(&setup.context).is_ok() {
-            let staging = RingPool::new(&MappedResource::new(&setup.context)?, 4096, &RingSettings::default())?;
+            let staging = RingPool::new(&MappedResource::new(&setup.context)?, 4096, &RingOptions::default())?;
             staging.upload(&mut buffers[1], 0, &long)?;
             assert_eq!(buffers[1].to_vec()?, long);
         }
@@ -344,7 +344,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
 fn the_memory_of_a_ring_is_idle_when_it_is_handed_out() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingOptions::default())?;
         let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 8192, &stream)?;
         for round in 0..10u8 {
             delay(&stream)?;
@@ -391,7 +391,7 @@ fn a_full_ring_refuses_or_waits_and_names_the_oldest_block() -> Outcome {
         stream.synchronize()?;
         drop(Buffer::<u8, _>::uninit(&ring, 1024, &stream)?);
 
-        let ring = RingPool::new(&pinned, 1024, &RingSettings::default())?;
+        let ring = RingPool::new(&pinned, 1024, &RingOptions::default())?;
         delay(&stream)?;
         let whole = Buffer::<u8, _>::uninit(&ring, 1024, &stream)?;
         let error = Buffer::<u8, _>::uninit(&ring, 1, &stream).expect_err("what is in use is not waited for");
@@ -417,7 +417,7 @@ fn the_events_of_a_ring_are_used_again() -> Outcome {
             return Ok(());
         }
         let stream = Stream::new(&setup.context)?;
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingOptions::default())?;
         let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 1024, &stream)?;
         let mut rounds = |count: usize| (0..count).try_for_each(|_| staging.upload(&mut target, 0, &[7; 256]));
         rounds(200)?;
@@ -437,7 +437,7 @@ fn the_events_of_a_ring_are_used_again() -> Outcome {
 #[test]
 fn many_threads_upload_through_one_ring() -> Outcome {
     alone(|setup| {
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingOptions::default())?;
         let device = DeviceMemory::new(&setup.context);
         let one = |thread: u8| -> Outcome {
             let stream = Stream::new(&setup.context)?;
@@ -478,7 +478,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
             other => panic!("{other:?}"),
         };
         let make =
-            |size, change: fn(&mut FixedSizeSettings)| FixedSizePool::new(&device, size, &fixed(change)).map(drop);
+            |size, change: fn(&mut FixedSizeOptions)| FixedSizePool::new(&device, size, &fixed(change)).map(drop);
         assert_eq!(argument(make(0, |_| {})), "block_size");
         assert_eq!(argument(make(usize::MAX, |_| {})), "block_size");
         assert_eq!(argument(make(16, |settings| settings.blocks_per_slab = 0)), "blocks_per_slab");
@@ -486,10 +486,10 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
         assert_eq!(argument(make(16, |settings| settings.maximum = 1000)), "maximum");
         assert_eq!(argument(make(usize::MAX / 2, |_| {})), "maximum");
         for capacity in [0, usize::MAX, isize::MAX as usize + 1] {
-            assert_eq!(argument(RingPool::new(&device, capacity, &RingSettings::default()).map(drop)), "capacity");
+            assert_eq!(argument(RingPool::new(&device, capacity, &RingOptions::default()).map(drop)), "capacity");
         }
-        let pool = FixedSizePool::new(&device, 1000, &FixedSizeSettings::default())?;
-        let ring = RingPool::new(&device, 4096, &RingSettings::default())?;
+        let pool = FixedSizePool::new(&device, 1000, &FixedSizeOptions::default())?;
+        let ring = RingPool::new(&device, 4096, &RingOptions::default())?;
         assert_eq!((pool.block_size(), pool.alignment(), ring.capacity()), (1008, 16, 4096));
         let error = pool.share().allocate(1009, 1, &stream).expect_err("blocks are smaller");
         assert!(
@@ -530,8 +530,8 @@ fn what_ends_first_makes_no_difference() -> Outcome {
     alone(|setup| {
         for order in 0..3 {
             let stream = Stream::new(&setup.context)?;
-            let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 64, &FixedSizeSettings::default())?;
-            let ring = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingSettings::default())?;
+            let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 64, &FixedSizeOptions::default())?;
+            let ring = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingOptions::default())?;
             let (one, two) = (Buffer::filled(&pool, 64, 1u8, &stream)?, Buffer::filled(&ring, 100, 1u8, &stream)?);
             delay(&stream)?;
             match order {
@@ -553,8 +553,8 @@ fn a_context_that_others_end_ends_the_pools_quietly() -> Outcome {
         }
         let context = setup.context.device().create_context()?;
         let stream = Stream::new(&context)?;
-        let pool = FixedSizePool::new(&DeviceMemory::new(&context), 64, &FixedSizeSettings::default())?;
-        let ring = RingPool::new(&PinnedMemory::new(&context), 4096, &RingSettings::default())?;
+        let pool = FixedSizePool::new(&DeviceMemory::new(&context), 64, &FixedSizeOptions::default())?;
+        let ring = RingPool::new(&PinnedMemory::new(&context), 4096, &RingOptions::default())?;
         let (one, two) = (Buffer::filled(&pool, 64, 1u8, &stream)?, Buffer::filled(&ring, 4096, 1u8, &stream)?);
         // SAFETY: the handle is a live context's.
         let code = unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?;

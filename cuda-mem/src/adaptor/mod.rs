@@ -60,7 +60,7 @@ pub use aligned::Aligned;
 pub use counts::{Counter, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
 pub use fallback::Fallback;
-pub use guarded::{Damage, DamagedPlace, GuardSettings, Guarded};
+pub use guarded::{Damage, DamagedPlace, GuardOptions, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
 pub use name::{current_name, named};

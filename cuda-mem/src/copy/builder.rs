@@ -43,13 +43,13 @@ pub struct CopyEngineBuilder {
     pub(super) cache: ProfileCache,
     pub(super) profile: Option<MachineProfile>,
     pub(super) measuring: Measuring,
-    pub(super) staging: StagingSettings,
+    pub(super) staging: StagingOptions,
 }
 
 /// How much page-locked staging an engine may have. It is allocated when it is first needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StagingSettings {
+pub struct StagingOptions {
     /// The size of a slot in bytes: the largest piece of a copy that goes through staging at once.
     pub slot_size: usize,
     /// How many slots a copy uses in turns.
@@ -58,7 +58,7 @@ pub struct StagingSettings {
     pub lanes: usize,
 }
 
-impl Default for StagingSettings {
+impl Default for StagingOptions {
     fn default() -> Self {
         Self { slot_size: 2 << 20, slots: 8, lanes: 4 }
     }
@@ -106,7 +106,7 @@ impl CopyEngineBuilder {
     }
 
     /// How much staging there may be.
-    pub fn staging(mut self, staging: StagingSettings) -> Self {
+    pub fn staging(mut self, staging: StagingOptions) -> Self {
         self.staging = staging;
         self
     }
@@ -118,7 +118,7 @@ impl CopyEngineBuilder {
     /// A size or number of the staging is 0; the profile is not valid; the driver refuses.
     pub fn build(self) -> Result<CopyEngine> {
         const CALL: &str = "CopyEngineBuilder::build";
-        let StagingSettings { slot_size, slots, lanes } = self.staging;
+        let StagingOptions { slot_size, slots, lanes } = self.staging;
         if slot_size == 0 || slots == 0 || lanes == 0 {
             return Err(Error::InvalidArgument {
                 call: CALL,

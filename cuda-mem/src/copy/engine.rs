@@ -1,6 +1,6 @@
 //! The engine: one call, and the fastest way.
 
-use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 use super::cache::{Identity, ProfileCache};
 use super::choice::Choice;
 use super::job::{CpuCopy, Job};
@@ -88,7 +88,7 @@ impl CopyEngine {
         Self::builder(context).build()
     }
 
-    /// For an engine with settings.
+    /// For an engine with options.
     pub fn builder(context: &Context) -> CopyEngineBuilder {
         CopyEngineBuilder {
             context: context.clone(),
@@ -96,7 +96,7 @@ impl CopyEngine {
             cache: ProfileCache::default(),
             profile: None,
             measuring: Measuring::default(),
-            staging: StagingSettings::default(),
+            staging: StagingOptions::default(),
         }
     }
 

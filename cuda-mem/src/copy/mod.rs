@@ -32,7 +32,7 @@ mod threads;
 mod typical;
 mod way;
 
-pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 pub use cache::ProfileCache;
 pub use engine::CopyEngine;
 pub use ordered::PendingRead;

@@ -18,7 +18,7 @@ pub use location::Location;
 pub use managed::{Attachment, ManagedMemory};
 pub use pinned::{PinnedMemory, PinnedOptions};
 pub use pointer::PointerInfo;
-pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
+pub use pool::{DevicePool, DriverPool, DriverPoolOptions, PoolAccess, PoolAttributes};
 pub use pool::{ManagedPool, PinnedPool};
 pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
 pub use resource::{Block, MemoryResource, ResourceHandle, SharedResource};

@@ -93,8 +93,8 @@ impl Snapshot {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolSettings, Snapshot}};
-    /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?.snapshot();
+    /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolOptions, Snapshot}};
+    /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?.snapshot();
     /// assert_eq!(Snapshot::from_json(&snapshot.to_json())?, snapshot);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -2,7 +2,7 @@
 //! a copy that says it was done was.
 
 use crate::is_slow;
-use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingSettings, ThreadPool, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory as PlainMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, MappedResource, Stream, memory::kind};
@@ -28,7 +28,7 @@ struct Bench {
 
 impl Bench {
     fn new(context: &Context) -> cuda_mem::Result<Self> {
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (32 << 10, 2);
         let stream = Stream::new(context)?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Copies in order of a stream.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingSettings};
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::Coherence;
 use cuda_mem::memory::DeviceMemory as PlainMemory;
 use cuda_mem::{Buffer, CaptureMode, Error, MappedResource, Stream};
@@ -72,7 +72,7 @@ fn an_idle_stream_has_no_work_to_come_after() -> Outcome {
 #[test]
 fn copies_larger_than_the_staging_come_whole_and_in_order() -> Outcome {
     alone(|setup| {
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (1000, 3, 2);
         let engine = CopyEngine::builder(&setup.context)
             .profile_cache(ProfileCache::Off)
@@ -103,7 +103,7 @@ fn delay_briefly(stream: &Stream) -> cuda_mem::Result<()> {
 #[test]
 fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
     alone(|setup| {
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (4096, 2);
         let engine = CopyEngine::builder(&setup.context)
             .profile_cache(ProfileCache::Off)

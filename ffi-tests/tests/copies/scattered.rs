@@ -1,7 +1,7 @@
 //! Many small writes in one call.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, CopyMemory, Measuring, ProfileCache, StagingSettings};
+use cuda_mem::copy::{CopyEngine, CopyMemory, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory as PlainMemory, PinnedMemory};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
@@ -46,7 +46,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
     alone(|setup| {
         let context = &setup.context;
         let stream = Stream::new(context)?;
-        let mut small = StagingSettings::default();
+        let mut small = StagingOptions::default();
         small.slot_size = 1000;
         let builder = || CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest);
         for engine in [engine(context)?, builder().staging(small).build()?] {

@@ -1,7 +1,7 @@
 //! Many threads at once on one engine.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingSettings, ThreadPool};
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
 use cuda_mem::memory::DeviceMemory as PlainMemory;
 use cuda_mem::{Buffer, MappedResource, Result, Stream};
 use ffi_tests::suite::Outcome;
@@ -14,7 +14,7 @@ const SIZES: [usize; 7] = [3, 4096, 70_000, 1 << 20, 9, 300_001, 2 << 20];
 fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
     alone(|setup| {
         let context = &setup.context;
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (64 << 10, 3); // fewer lanes than threads
         let shared = CopyEngine::builder(context)
             .profile_cache(ProfileCache::Off)

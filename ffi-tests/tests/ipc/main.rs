@@ -12,7 +12,7 @@ mod virtual_memory;
 
 use cuda_mem::ipc::{Channel, Export, Exported};
 use cuda_mem::memory::kind::Device;
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, SharedBuffer, Stream, Support};
 use ffi_tests::descriptors::{at, checked, flipped, forged};
 use ffi_tests::{Setup, pattern, same};
@@ -106,7 +106,7 @@ fn setup(feature: Feature) -> Result<Option<Setup>, Box<dyn StdError>> {
 }
 
 fn shareable(setup: &Setup) -> Result<DevicePool, Error> {
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     DevicePool::new(&setup.context, &options)
 }

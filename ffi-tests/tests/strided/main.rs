@@ -5,8 +5,8 @@ mod through_c;
 use cuda_mem::buffer::Exclusive;
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
-    kind::Mapped,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle,
+    SharedResource, kind::Mapped,
 };
 use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView, ViewError};
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
@@ -47,12 +47,12 @@ impl Memories {
         let other = match setup.driver.device(1) {
             Ok(device) => {
                 let context = device.primary_context()?;
-                Some((DevicePool::new(&context, &PoolOptions::default())?.share(), context))
+                Some((DevicePool::new(&context, &DriverPoolOptions::default())?.share(), context))
             }
             Err(_) => None,
         };
         Ok(Self {
-            device: DevicePool::new(&context, &PoolOptions::default())?.share(),
+            device: DevicePool::new(&context, &DriverPoolOptions::default())?.share(),
             pinned: PinnedMemory::new(&context).share(),
             managed: ManagedMemory::new(&context)?.share(),
             mapped: MappedResource::new(&context).ok().map(|resource| resource.share()),

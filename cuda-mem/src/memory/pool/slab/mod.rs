@@ -5,7 +5,7 @@
 
 mod policy;
 
-use super::{PoolAttributes, PoolOptions};
+use super::{DriverPoolOptions, PoolAttributes};
 use crate::memory::host::{no_room, physical_memory};
 use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
 use crate::memory::resource::Block;
@@ -67,7 +67,7 @@ impl Mark {
 }
 
 impl SlabPool {
-    pub fn new(context: &Context, options: &PoolOptions) -> Self {
+    pub fn new(context: &Context, options: &DriverPoolOptions) -> Self {
         let state = State {
             slabs: Slabs::new(),
             release_threshold: options.release_threshold,
