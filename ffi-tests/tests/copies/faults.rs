@@ -4,7 +4,7 @@
 use crate::is_slow;
 use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::memory::DeviceMemory as PlainMemory;
+use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, MappedResource, Stream, memory::kind};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, pop_all};
@@ -39,7 +39,7 @@ impl Bench {
                 .threads(Arc::new(ThreadPool::new(2)))
                 .build()?,
             mapped: MappedResource::new(context)?.allocate(SIZE)?,
-            plain: Buffer::zeroed(&PlainMemory::new(context), SIZE, &stream)?,
+            plain: Buffer::zeroed(&DeviceMemory::new(context), SIZE, &stream)?,
             stream,
             source: pattern(SIZE, 1),
             seen: vec![0; SIZE],
