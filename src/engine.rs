@@ -4,13 +4,13 @@
 //! memory. The first large copy of its kind measures the machine, which takes up to 0.2 s. One engine serves any number of
 //! threads at once.
 
-use crate::buffer::{self};
 use crate::call::{self, Out, bytes, bytes_mut, destroy, drop_object, handle_type, object, out, run};
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_mapped;
+use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use cuda_mem::copy::CopyEngine;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
         // SAFETY: the header's rule for bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write(buffer, offset, source))
+        with_engine_mut!(&mut *memory.write(), buffer => engine.write(buffer, offset, source))
     })
 }
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
         // SAFETY: the header's rule for bytes.
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine!(&*memory.read(), buffer => engine.read(buffer, offset, destination))
+        with_engine!(&*memory.read(), buffer => engine.read(buffer, offset, destination))
     })
 }
 

@@ -2,13 +2,13 @@
 //!
 //! How an engine is made, what it has measured of the machine, and how one copy is done where the program knows better.
 
-use crate::buffer;
 use crate::call::{self, Options, Out, Outcome, bytes, bytes_mut, invalid, object, options, out, run, text};
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_text;
+use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_with(
         // SAFETY: the header's rules for bytes and options.
         let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_with(buffer, offset, source, &options))
+        with_engine_mut!(&mut *memory.write(), buffer => engine.write_with(buffer, offset, source, &options))
     })
 }
 
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_with(
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine!(&*memory.read(), buffer => engine.read_with(buffer, offset, destination, &options))
+        with_engine!(&*memory.read(), buffer => engine.read_with(buffer, offset, destination, &options))
     })
 }
 
