@@ -10,6 +10,7 @@ mod call;
 mod callbacks;
 mod handle;
 mod made;
+mod memory;
 mod message;
 
 pub mod adaptor;

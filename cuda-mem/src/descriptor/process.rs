@@ -1,6 +1,6 @@
 //! Which process this is.
 
-use super::descriptor::ProcessId;
+use super::ProcessId;
 use crate::{Error, Result};
 use once_cell::sync::OnceCell;
 

@@ -1,15 +1,10 @@
 //! The kernels of strided copies: what `strided.cu` takes, and their launches.
 
-use crate::error::call;
-use crate::view::{Axis, Pattern};
-use crate::{Context, Result, Stream};
-use core::ffi::CStr;
-use core::ptr;
-use cuda_sys::{CUdeviceptr, CUfunction};
+use super::pattern::{Axis, Pattern};
+use crate::{Result, Stream};
+use cuda_sys::CUdeviceptr;
 use smallvec::SmallVec;
 
-/// Ends with the zero that the driver looks for.
-const PTX: &str = concat!(include_str!("strided.ptx"), "\0");
 const THREADS: u32 = 256;
 /// Words of a thread of the kernel that uses no tiles: more of small ones, so that as many bytes are under way.
 const fn each(word: u64) -> u64 {
@@ -24,77 +19,22 @@ const SECTOR: u64 = 32;
 /// Tiles pay for axes of at least so many steps.
 const FEW: u64 = 16;
 
-/// The kernels of one context, by the logarithm of the word. They end with the context.
-#[derive(Debug)]
-pub(crate) struct StridedKernels {
-    plain: [CUfunction; 5],
-    tiled: [CUfunction; 5],
-}
-
-// SAFETY: a CUfunction is a token that every thread may pass to the driver.
-unsafe impl Send for StridedKernels {}
-// SAFETY: as above.
-unsafe impl Sync for StridedKernels {}
-
-const PLAIN: [&CStr; 5] =
-    [c"cuda_mem_copy_1", c"cuda_mem_copy_2", c"cuda_mem_copy_4", c"cuda_mem_copy_8", c"cuda_mem_copy_16"];
-const TILED: [&CStr; 5] = [
-    c"cuda_mem_copy_tiles_1",
-    c"cuda_mem_copy_tiles_2",
-    c"cuda_mem_copy_tiles_4",
-    c"cuda_mem_copy_tiles_8",
-    c"cuda_mem_copy_tiles_16",
-];
-
-impl StridedKernels {
-    /// Loads the kernels. The module is left to the context, which unloads it when it ends.
-    pub fn load(context: &Context) -> Result<Self> {
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let mut module = ptr::null_mut();
-        // SAFETY: the text ends with a zero, and `module` is writable.
-        unsafe { call!(cuda.cuModuleLoadData(&mut module, PTX.as_ptr().cast())) }?;
-        let find = |names: [&CStr; 5]| -> Result<[CUfunction; 5]> {
-            let mut found = [ptr::null_mut(); 5];
-            for (function, name) in found.iter_mut().zip(names) {
-                // SAFETY: the module is loaded, and `function` is writable.
-                unsafe { call!(cuda.cuModuleGetFunction(function, module, name.as_ptr())) }?;
-            }
-            Ok(found)
-        };
-        Ok(Self { plain: find(PLAIN)?, tiled: find(TILED)? })
-    }
-
-    /// Copies a pattern between two memories that begin at these addresses, in stream order.
-    ///
-    /// # Safety
-    ///
-    /// The kernels are of the stream's context, whose device may write and read all runs until it is done; no run of the
-    /// destination overlaps another or the source.
-    pub unsafe fn copy(&self, pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
-        let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-        launches(pattern, to, from).into_iter().try_for_each(|mut launch| {
-            let functions = if launch.tiled { &self.tiled } else { &self.plain };
-            let function = functions[launch.parameters.word.trailing_zeros() as usize];
-            let mut arguments = [(&raw mut launch.parameters).cast()];
-            let (raw, arguments) = (stream.raw(), arguments.as_mut_ptr());
-            // SAFETY: the one argument is what the kernels take; the rest is this function's contract.
-            unsafe {
-                call!(cuda.cuLaunchKernel(
-                    function,
-                    launch.blocks,
-                    1,
-                    1,
-                    THREADS,
-                    1,
-                    1,
-                    0,
-                    raw,
-                    arguments,
-                    ptr::null_mut()
-                ))
-            }
-        })
-    }
+/// Copies a pattern between two memories that begin at these addresses, in stream order.
+///
+/// # Safety
+///
+/// The device of the stream's context may write and read all runs until the copy is done; no run of the destination
+/// overlaps another or the source.
+pub unsafe fn copy_by_kernel(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
+    let kernels = stream.context().strided_kernels()?;
+    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    launches(pattern, to, from).into_iter().try_for_each(|mut launch| {
+        let by_word = if launch.tiled { &kernels.tiled } else { &kernels.plain };
+        let kernel = by_word[launch.parameters.word.trailing_zeros() as usize];
+        let mut arguments = [(&raw mut launch.parameters).cast()];
+        // SAFETY: the one argument is what the kernels take; the rest is this function's contract.
+        unsafe { kernel.launch(cuda, launch.blocks, THREADS, &mut arguments, stream.raw()) }
+    })
 }
 
 /// What a kernel takes: `Copy` of strided.cu.

@@ -1,5 +1,7 @@
 //! The C library's objects as values that end by themselves: what tests of its functions are written with.
 
+mod sharing;
+
 use crate::c_calls::last_message;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -80,6 +82,7 @@ macro_rules! owned {
         }
     )* };
 }
+
 owned! {
     /// A context.
     Context: cudamem_context, cudamem_context_destroy;
@@ -135,6 +138,7 @@ macro_rules! values {
         }
     )* };
 }
+
 values!(bool, usize, u32, u64, *mut c_void);
 
 impl Context {
@@ -177,6 +181,7 @@ impl Context {
         Resource::from_call(|place| unsafe { cudamem_resource_create_driver_pool(self.0, &options, place) })
     }
 }
+
 impl Context {
     /// Virtual memory; `flags` are the options'.
     ///
@@ -244,6 +249,7 @@ impl Stream {
 }
 
 methods!(Event { export() -> Export = cudamem_event_export; });
+
 methods!(Resource {
     allocate(size: usize = size, stream: &Stream = stream.0) -> Buffer = cudamem_buffer_allocate;
     allocate_mapped(size: usize = size) -> Mapped = cudamem_mapped_allocate;
@@ -311,6 +317,7 @@ methods!(Buffer {
     export() -> Export = cudamem_buffer_export;
     export_virtual(resource: &Resource = resource.0) -> Export = cudamem_buffer_export_virtual;
 });
+
 methods!(Mapped {
     size() -> usize = cudamem_mapped_get_size;
     atom() -> usize = cudamem_mapped_get_atom;
@@ -337,6 +344,7 @@ macro_rules! plain {
         )* }
     };
 }
+
 plain!(Buffer {
     copy(offset: usize = offset, source: &Buffer = source.0, from: usize = from, size: usize = size) = cudamem_buffer_copy;
     set_stream(stream: &Stream = stream.0) = cudamem_buffer_set_stream;
@@ -345,14 +353,18 @@ plain!(Buffer {
     flush(offset: usize = offset, size: usize = size) = cudamem_buffer_flush;
     invalidate(offset: usize = offset, size: usize = size) = cudamem_buffer_invalidate;
 });
+
 plain!(Mapped {
     flush(offset: usize = offset, size: usize = size) = cudamem_mapped_flush;
     invalidate(offset: usize = offset, size: usize = size) = cudamem_mapped_invalidate;
     store_u32(offset: usize = offset, word: u32 = word) = cudamem_mapped_store_u32;
     store_u64(offset: usize = offset, word: u64 = word) = cudamem_mapped_store_u64;
 });
+
 plain!(Channel { send(export: &Export = export.0) = cudamem_channel_send; });
+
 plain!(Stream { wait(event: &Event = event.0) = cudamem_stream_wait_event; });
+
 plain!(Event { record(stream: &Stream = stream.0) = cudamem_event_record; });
 
 /// Calls that copy bytes of the program's, as many as a slice has.
@@ -385,7 +397,9 @@ macro_rules! copies {
         }
     };
 }
+
 copies!(Buffer { write write = cudamem_buffer_write; read read = cudamem_buffer_read; });
+
 copies!(Mapped {
     write write = cudamem_mapped_write;
     write device_write = cudamem_mapped_device_write;
@@ -461,114 +475,5 @@ impl Engine {
         let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
         // SAFETY: the slice has as many bytes.
         done(unsafe { cudamem_engine_read_mapped(self.0, mapped.0, offset, place, size, ptr::null()) })
-    }
-}
-
-impl Export {
-    /// One of its bytes and files.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn create(bytes: &[u8], files: &[i32]) -> Result<Self> {
-        let (place, size) = (bytes.as_ptr().cast(), bytes.len());
-        // SAFETY: the slices have as many bytes and numbers.
-        Self::from_call(|made| unsafe { cudamem_export_create(place, size, files.as_ptr(), files.len(), made) })
-    }
-
-    /// The numbers of its files.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn files(&self) -> Result<Vec<i32>> {
-        let mut count = MaybeUninit::uninit();
-        let files = told(|place| cudamem_export_get_files(self.0, place, Some(&mut count)))?;
-        // SAFETY: the call worked; the numbers live as long as the export.
-        Ok(unsafe { core::slice::from_raw_parts(files, count.assume_init()) }.to_vec())
-    }
-
-    /// A copy of its bytes.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        let mut size = MaybeUninit::uninit();
-        let bytes = told(|place| cudamem_export_get_bytes(self.0, place, Some(&mut size)))?;
-        // SAFETY: the call worked; the bytes live as long as the export.
-        Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), size.assume_init()) }.to_vec())
-    }
-
-    /// What it says of itself.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn info(&self) -> Result<cudamem_export_info> {
-        // SAFETY: numbers, for which zeros are values.
-        let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
-        info.size = size_of::<cudamem_export_info>();
-        // SAFETY: the struct is as large as it says.
-        done(unsafe { cudamem_export_get_info(self.0, &mut info) })?;
-        Ok(info)
-    }
-}
-
-impl Channel {
-    /// Two ends that are connected.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn pair() -> Result<(Self, Self)> {
-        let mut other = MaybeUninit::uninit();
-        let one = Self::from_call(|place| cudamem_channel_create_pair(place, Some(&mut other)))?;
-        // SAFETY: the call worked, and wrote both.
-        Ok((one, Self(unsafe { other.assume_init() })))
-    }
-
-    /// A channel over a duplicate of a socket.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn open(socket: i32, seconds: f64) -> Result<Self> {
-        let channel = Self::from_call(|place| cudamem_channel_open_socket(socket, place))?;
-        done(cudamem_channel_set_timeout(channel.0, seconds))?;
-        Ok(channel)
-    }
-
-    /// Receives an export.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn receive(&self) -> Result<Export> {
-        Export::from_call(|place| cudamem_channel_receive(self.0, place))
-    }
-
-    /// Sends a message.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn send_bytes(&self, bytes: &[u8]) -> Result {
-        // SAFETY: the slice has as many bytes.
-        done(unsafe { cudamem_channel_send_bytes(self.0, bytes.as_ptr().cast(), bytes.len()) })
-    }
-
-    /// Receives a message.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn receive_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; CUDAMEM_MESSAGE_SIZE];
-        let (place, capacity) = (bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: the vector has as many bytes.
-        let size = told(|size| unsafe { cudamem_channel_receive_bytes(self.0, place, capacity, size) })?;
-        bytes.truncate(size);
-        Ok(bytes)
     }
 }

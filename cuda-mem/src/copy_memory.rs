@@ -1,9 +1,9 @@
-//! The device's side of a copy: memory that an engine copies to or from.
+//! The device's side of a copy: memory that an engine copies to or from. Memory implements it, and [`copy`](crate::copy) uses it.
 
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
 
-/// Memory that a [`CopyEngine`](super::CopyEngine) reads and writes: [`MappedMemory`](crate::MappedMemory) and
+/// Memory that a [`CopyEngine`](crate::copy::CopyEngine) reads and writes: [`MappedMemory`](crate::MappedMemory) and
 /// [`SharedMemory`](crate::SharedMemory), where offsets are in bytes, and every [`Buffer`](crate::Buffer), where they are
 /// in elements.
 pub trait CopyMemory<T>: sealed::Side<T> {}
@@ -87,7 +87,7 @@ pub(crate) mod sealed {
 
 impl Place<'_> {
     /// Checks that an engine of `context` may copy here.
-    pub(super) fn check(&self, call: &'static str, context: &Context) -> Result<()> {
+    pub(crate) fn check(&self, call: &'static str, context: &Context) -> Result<()> {
         if self.context == context || self.context.device() == context.device() {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 //! Real drivers do not check the handle of a pool's memory, and crash on some that were changed. So each pool has a
 //! random key, which travels with it, and no handle reaches the driver without a tag that was made with it.
 
-use super::descriptor::{Descriptor, ProcessId};
 use super::random;
+use super::{Descriptor, ProcessId};
 use crate::Result;
 use core::fmt;
 use core::hash::Hasher;
@@ -29,7 +29,7 @@ impl Key {
 
     /// The key that a pool's descriptor brings.
     pub fn of(pool: &Descriptor) -> Self {
-        Self(super::descriptor::array(&pool.payload, 0))
+        Self(super::array(&pool.payload, 0))
     }
 
     /// Lets a pool's descriptor bring the key.
@@ -71,7 +71,7 @@ impl fmt::Debug for Tag {
 
 #[cfg(test)]
 mod tests {
-    use super::super::descriptor::{ExportKind, PoolId};
+    use super::super::{ExportKind, PoolId};
     use super::*;
     use crate::Uuid;
 
@@ -101,7 +101,7 @@ mod tests {
         for at in signed.into_iter().flatten() {
             let mut changed = bytes;
             changed[at] ^= 0x10;
-            let sum = super::super::descriptor::checksum(&changed[..176]);
+            let sum = super::super::checksum(&changed[..176]);
             changed[176..].copy_from_slice(&sum.to_le_bytes());
             assert!(!key.has_signed(&Descriptor::from_bytes(&changed)?), "byte {at}");
         }

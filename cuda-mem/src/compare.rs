@@ -1,12 +1,20 @@
 //! Comparing buffers.
 
-use super::{Access, Buffer};
-use crate::Result;
-use crate::memory::{DevicePool, Kind};
+use crate::buffer::{Access, Buffer};
+use crate::kernels::Kernel;
+use crate::memory::DevicePool;
+use crate::resource::Kind;
+use crate::{Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
+use cuda_sys::CUdeviceptr;
 
 /// How much is copied to the host at a time, in bytes.
 const PIECE: usize = 1 << 20;
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Enough blocks to fill any device; each thread then takes several elements.
+const MOST_BLOCKS: u64 = 2048;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Whether two buffers hold the same bytes, after the work of both home streams so far. Where one device can address
@@ -59,14 +67,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// By a kernel. `None` where the driver takes no kernels, or has no pools for the answer's word.
     fn compare_on_device<L: Kind, B: Access>(&self, other: &Buffer<T, L, B>) -> Result<Option<bool>> {
         let context = self.stream().context();
-        let Ok(kernels) = context.kernels() else { return Ok(None) };
+        let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         self.ordered_after(other, |home| {
             // SAFETY: both ranges and the flag are alive, and are freed after the kernel in stream order; the device
             // addresses them.
-            unsafe { kernels.differ(left, right, self.size() as u64, flag.device_pointer(), home) }
+            unsafe { launch(differ, left, right, self.size() as u64, flag.device_pointer(), home) }
         })?;
         let mut differs = [0];
         flag.copy_to_slice(0, &mut differs)?;
@@ -90,4 +98,28 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         Ok(true)
     }
+}
+
+/// Sets the word at `flag` to 1 if two ranges of `length` bytes differ, in stream order.
+///
+/// # Safety
+///
+/// The kernel is of the stream's context, whose device may read both ranges and write the word until it is done.
+unsafe fn launch(
+    differ: Kernel,
+    mut left: CUdeviceptr,
+    mut right: CUdeviceptr,
+    mut length: u64,
+    mut flag: CUdeviceptr,
+    stream: &Stream,
+) -> Result<()> {
+    let aligned = (left | right).is_multiple_of(8);
+    let mut words = if aligned { length / 8 } else { 0 };
+    let threads = if aligned { length.div_ceil(8) } else { length };
+    let blocks = threads.div_ceil(THREADS.into()).clamp(1, MOST_BLOCKS) as u32;
+    let mut arguments =
+        [&raw mut left, &raw mut right, &raw mut words, &raw mut length, &raw mut flag].map(|value| value.cast());
+    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    // SAFETY: the arguments are five words of 8 bytes, as the kernel takes; the rest is this function's contract.
+    unsafe { differ.launch(cuda, blocks, THREADS, &mut arguments, stream.raw()) }
 }

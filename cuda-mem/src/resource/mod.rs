@@ -1,12 +1,25 @@
-//! What every source of memory has in common.
+//! What every source of memory has in common: blocks, the traits, kinds of memory, and where memory lies.
+//!
+//! Private: [`memory`](crate::memory) has all of it for users, beside the sources of this crate. What holds memory knows this,
+//! and no source.
 
-use super::kind::{Accessibility, Any, Kind};
-use crate::ipc::Descriptor;
+pub(crate) mod host;
+pub mod kind;
+mod location;
+mod pointer;
+
+use crate::descriptor::Descriptor;
 use crate::{Context, Error, Result, Stream};
 use core::fmt::Debug;
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUresult};
+use kind::Any;
 use std::sync::Arc;
+
+pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
+pub use location::Location;
+pub(crate) use location::check_node;
+pub use pointer::PointerInfo;
 
 /// A piece of memory as a resource gives it. Plain data: who has it, frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,20 @@
 //! What a process tells another about memory, or an event, that it shares.
 
-use super::channel::MAX_FILE_DESCRIPTORS;
-use super::error::DescriptorError;
-use super::key::Tag;
+mod error;
+mod key;
+mod process;
+
 use crate::{Context, Error, Result, Uuid};
 use core::fmt;
 use core::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+pub use error::DescriptorError;
+pub(crate) use key::{Key, Tag};
+pub(crate) use process::random;
+
+/// The most file descriptors with a message.
+pub const MAX_FILE_DESCRIPTORS: usize = 64;
 
 /// What a descriptor describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,8 +150,8 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-pub(super) const MAGIC: [u8; 8] = *b"cmShared";
-pub(super) const VERSION: u16 = 1;
+const MAGIC: [u8; 8] = *b"cmShared";
+const VERSION: u16 = 1;
 /// Where the checksum of all bytes before it stands.
 const SUM_AT: usize = 176;
 /// Where in a payload without a handle the NUMA node stands, behind a word that says whether there is one.
@@ -159,7 +168,7 @@ impl Descriptor {
             files: *kind.file_descriptors().start() as u32,
             device: context.device().uuid()?,
             pool: PoolId::NONE,
-            process: super::process::this()?,
+            process: process::this()?,
             allocation: 0,
             size: 0,
             offset: 0,
@@ -338,7 +347,7 @@ impl Descriptor {
 
     /// Whether this process exported it.
     pub(crate) fn is_own(&self) -> Result<bool> {
-        Ok(self.process == super::process::this()?)
+        Ok(self.process == process::this()?)
     }
 
     /// Checks that the memory that the driver gave is as long as the descriptor says, or longer.
@@ -352,15 +361,21 @@ impl Descriptor {
 }
 
 /// Some bytes of a slice that is known to be long enough.
-pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     core::array::from_fn(|index| bytes[at + index])
 }
 
 /// Finds what happens on the way; against a liar there are tags, and what the driver says. FNV-1a: each byte changes the
 /// sum.
-pub(super) fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// A file descriptor of the same file.
+pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
+    file.try_clone()
+        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
 }
 
 #[cfg(test)]

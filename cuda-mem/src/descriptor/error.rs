@@ -1,6 +1,6 @@
 //! What can be wrong with a descriptor.
 
-use super::descriptor::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
+use super::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
 use crate::Uuid;
 
 /// Why bytes are no descriptor, or one that a call does not take.

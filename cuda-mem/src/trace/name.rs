@@ -7,7 +7,7 @@ thread_local! {
     static NAME: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`; what this thread allocates meanwhile through a [`Tracking`](super::Tracking) bears the name. Names within
+/// Runs `work`; what this thread allocates meanwhile through a [`Tracking`](crate::adaptor::Tracking) bears the name. Names within
 /// names are joined: `model/weights`.
 ///
 /// ```
