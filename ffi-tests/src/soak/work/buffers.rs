@@ -2,7 +2,7 @@
 
 use crate::soak::held::Held;
 use crate::soak::{Done, Hands};
-use cuda_mem::Buffer;
+use cuda_mem::{Buffer, Error};
 use cuda_mem::buffer::{CopyBatch, Rows};
 use cuda_mem::memory::kind::{Any, Managed, Pinned};
 
@@ -42,13 +42,23 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             held.buffer.set_stream(&stream)?;
         }
         10 => {
-            let (_, middle) = (hands.doing("a division"), hands.below(held.model.len() + 1));
-            let right = held.model.split_off(middle);
-            let (one, two) = held.buffer.split_at(middle)?;
-            hands.keep(Held { buffer: two, model: right, from: held.from });
-            held = Held { buffer: one, ..held };
+            hands.doing("a division");
+            let middle = hands.below(held.model.len() + 1);
+            match held.buffer.split_at(middle) {
+                Ok((one, two)) => {
+                    let right = held.model.split_off(middle);
+                    hands.keep(Held { buffer: two, model: right, from: held.from });
+                    held.buffer = one;
+                }
+                // Within an atom of memory that is not coherent.
+                Err(refused) if matches!(refused.error, Error::Misaligned { .. }) => held.buffer = refused.value,
+                Err(refused) => return Err(refused.into()),
+            }
         }
-        11 => held = shared(hands, held)?,
+        11 => match shared(hands, held)? {
+            Some(kept) => held = kept,
+            None => return Ok(()),
+        },
         12 => {
             hands.doing("a buffer's close");
             held.check(hands)?;
@@ -121,7 +131,14 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
             let (width, height) = (1 + length / 8, 4);
             let rows = Rows { offset: 0, pitch: width + 1 };
             if (height - 1) * rows.pitch + width <= held.model.len().min(other.model.len()) {
-                held.buffer.copy_rows_from_buffer(rows, &other.buffer, Rows::dense(width), width, height)?;
+                match held.buffer.copy_rows_from_buffer(rows, &other.buffer, Rows::dense(width), width, height) {
+                    // Two parts of one allocation.
+                    Err(Error::InvalidArgument { .. }) => {
+                        hands.keep(other);
+                        return Ok(());
+                    }
+                    done => done?,
+                }
                 for row in 0..height {
                     let (to, from) = (row * rows.pitch, row * width);
                     held.model[to..to + width].copy_from_slice(&other.model[from..from + width]);
@@ -133,8 +150,8 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
     Ok(())
 }
 
-/// Shares memory, writes through a part, and takes it back.
-fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Held> {
+/// Shares memory, writes through a part, and takes it back, unless others have parts of it.
+fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
     hands.doing("shared memory");
     let Held { buffer, mut model, from } = held;
     let range = hands.range(model.len());
@@ -147,16 +164,24 @@ fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Held> {
     // The part's own stream, and the whole's, are in order.
     hands.same("a part's whole", &twin.to_vec()?, &model)?;
     drop(twin);
-    let buffer = if hands.chance(2) {
+    let exclusive = if hands.chance(2) {
         drop(part);
-        whole.try_into_exclusive()?
+        whole.try_into_exclusive()
     } else {
         // The part alone lives on.
         drop(whole);
         model = bytes;
-        part.try_into_exclusive()?
+        part.try_into_exclusive()
     };
-    Ok(Held { buffer, model, from })
+    match exclusive {
+        Ok(buffer) => Ok(Some(Held { buffer, model, from })),
+        // The other part of what was divided.
+        Err(refused) if matches!(refused.error, Error::InvalidArgument { .. }) => {
+            hands.same("shared memory that stays shared", &refused.value.to_vec()?, &model)?;
+            Ok(None)
+        }
+        Err(refused) => Err(refused.into()),
+    }
 }
 
 /// Lets the CPU read and write, where it can.

@@ -94,13 +94,18 @@ fn threads(hands: &mut Hands<'_>) -> Done {
     })
 }
 
-/// Memory of another device, where there is one.
+/// Memory of another device, where there is one, and back.
 fn far(hands: &mut Hands<'_>) -> Done {
     let Some(far) = &hands.world.far else { return Ok(()) };
-    let held = hands.take()?;
+    let (stream, far_stream) = (hands.stream()?, Stream::new(far)?);
+    let bytes = hands.bytes(3000);
     hands.doing("memory of another device");
-    let stream = Stream::new(far)?;
-    let mut there = Buffer::<u8, _>::zeroed(&DeviceMemory::new(far), held.model.len(), &stream)?;
-    there.copy_from_buffer(0, &held.buffer, ..)?;
-    hands.same("memory of another device", &there.to_vec()?, &held.model)
+    // Memory of pools is not within the other device's reach.
+    let mut here = Buffer::from_slice(&DeviceMemory::new(&hands.world.context), &bytes, &stream)?;
+    let mut there = Buffer::<u8, _>::zeroed(&DeviceMemory::new(far), bytes.len(), &far_stream)?;
+    there.copy_from_buffer(0, &here, ..)?;
+    hands.same("memory of another device", &there.to_vec()?, &bytes)?;
+    here.fill(.., 0)?;
+    here.copy_from_buffer(0, &there, ..)?;
+    hands.same("memory that has been to another device", &here.to_vec()?, &bytes)
 }
