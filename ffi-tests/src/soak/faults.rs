@@ -7,7 +7,7 @@ use softgpu::{Fault, When};
 
 /// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
 /// would the ledger.
-const SPARED: [&str; 22] = [
+const SPARED: [&str; 23] = [
     "cuInit",
     "cuCtx",
     "cuMemFree",
@@ -17,6 +17,8 @@ const SPARED: [&str; 22] = [
     "cuMemAddressFree",
     "cuMemRelease",
     "cuIpcCloseMemHandle",
+    // Memory that is not freed in stream order stays where its stream cannot be waited for.
+    "cuStreamSynchronize",
     "cuStreamDestroy",
     "cuStreamEndCapture",
     "cuEventDestroy",

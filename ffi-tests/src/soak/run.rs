@@ -76,6 +76,9 @@ impl Run<'_> {
         while self.samples.is_empty() || (Instant::now() < self.end && !self.board.has_failed()) {
             self.world()?;
             let sample = Sample::settled(self.samples.first())?;
+            let Sample { resident, files, threads } = sample;
+            let (number, resident) = (self.samples.len(), resident >> 10);
+            println!("after world {number}: {resident} KiB resident, {files} files, {threads} threads");
             self.samples.push(sample);
         }
         drop((reporter, watchdog));

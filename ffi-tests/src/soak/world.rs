@@ -16,7 +16,7 @@ use cuda_mem::memory::{
 use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, Reuse, RingPool, RingSettings, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
 use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The size of a block of the pools of one size.
 const BLOCK: usize = 4096;
@@ -61,6 +61,9 @@ pub struct World {
     pub kernels: SignalKernels,
     /// A pool that other processes may import.
     pub shareable: Option<DevicePool>,
+    /// Held to read by who captures, and to write by who lets the CPU wait for the whole context, which the driver
+    /// refuses while a stream captures, and the capture is lost.
+    pub captures: RwLock<()>,
     statistics: Statistics<Any>,
     tracking: Tracking<Any>,
     limit: Limit<Any>,
@@ -152,6 +155,7 @@ impl World {
             signals,
             kernels,
             shareable,
+            captures: RwLock::default(),
             statistics,
             tracking,
             limit,

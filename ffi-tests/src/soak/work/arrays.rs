@@ -5,7 +5,7 @@ use cuda_mem::Stream;
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// One hand-over.
 pub fn step(hands: &mut Hands<'_>) -> Done {
@@ -23,7 +23,10 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         1 => {
             hands.doing("DLPack, let go after the context's work");
             let options = ExportOptions { release: Release::AfterContext, ..Default::default() };
-            drop(buffer.tensor().to_dlpack(&options)?);
+            let exported = buffer.tensor().to_dlpack(&options)?;
+            let captures = hands.world.captures.write().unwrap_or_else(PoisonError::into_inner);
+            drop(exported);
+            drop(captures);
             hands.same("memory after its export", &buffer.to_vec()?, &model)?;
         }
         2 => {

@@ -4,6 +4,7 @@ use crate::soak::{Done, Hands};
 use cuda_mem::graph::{CaptureMode, GraphMemory, GraphOptions};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Stream};
+use std::sync::PoisonError;
 
 /// A graph that fills memory of its own and copies it out, launched some times.
 pub fn step(hands: &mut Hands<'_>) -> Done {
@@ -16,12 +17,14 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&hands.world.context), size, &stream)?;
     let memory = GraphMemory::new(&hands.world.context);
     let half = size / 2;
+    let captures = hands.world.captures.read().unwrap_or_else(PoisonError::into_inner);
     hands.doing("a capture");
     let graph = stream.capture(mode, |stream| {
         let mut scratch = Buffer::filled(&memory, size, byte, stream)?;
         scratch.fill(half.., !byte)?;
         result.copy_from_buffer(0, &scratch, ..)
     })?;
+    drop(captures);
     let executable = graph.instantiate(GraphOptions::default())?;
     drop(graph);
     let mut expected = vec![byte; size];
@@ -38,6 +41,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         hands.same("a graph's result", &result.to_vec()?, &expected)?;
     }
     if hands.chance(4) {
+        let _captures = hands.world.captures.read().unwrap_or_else(PoisonError::into_inner);
         hands.doing("a capture that is given up");
         let given_up = stream.capture(mode, |stream| {
             drop(Buffer::filled(&memory, size, byte, stream)?);

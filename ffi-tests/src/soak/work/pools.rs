@@ -2,7 +2,7 @@
 
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::PinnedMemory;
-use cuda_mem::pool::{Pool, PoolSettings, RingPool, RingSettings, WhenFull};
+use cuda_mem::pool::{Pool, PoolSettings, RingPool, RingSettings, Snapshot, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 
 /// One thing done to a pool that others use, or the life of a pool of its own.
@@ -30,8 +30,8 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         4 => {
             hands.doing("a pool's figures");
             let snapshot = pool.snapshot();
-            let again = cuda_mem::pool::Snapshot::from_json(&snapshot.to_json());
-            hands.ensure(again.is_ok_and(|again| again == snapshot), || "a snapshot does not read".to_owned())?;
+            let again = Snapshot::from_json(&snapshot.to_json());
+            hands.ensure(again.as_ref().is_ok_and(|again| *again == snapshot), || format!("{again:?} is {snapshot:?}"))?;
         }
         5 => {
             hands.doing("a pool of one size, trimmed");
