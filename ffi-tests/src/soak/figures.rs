@@ -16,6 +16,16 @@ pub struct Sample {
     pub threads: usize,
 }
 
+/// Lets the heap ask the system for each large block, and give it back: else what is free, in pieces between what is
+/// used, looks like growth for as long as there is more of it than before.
+pub fn steady_heap() {
+    // SAFETY: it only sets a number, which the C library documents.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 64 << 10)
+    };
+}
+
 impl Sample {
     /// Of now.
     ///

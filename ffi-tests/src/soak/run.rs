@@ -1,7 +1,7 @@
 //! The rounds of a run.
 
 use super::account::Account;
-use super::figures::{Sample, judge};
+use super::figures::{Sample, judge, steady_heap};
 use super::hands::Hands;
 use super::options::Options;
 use super::progress::{Board, Watchdog};
@@ -38,6 +38,7 @@ struct Run<'a> {
 ///
 /// What was wrong.
 pub fn run(options: &Options) -> Result<(), String> {
+    steady_heap();
     // Settings are the process's, and read when the driver starts.
     let mut settings = softgpu::Settings::from_environment().map_err(|error| error.to_string())?;
     settings.seed = settings.seed.or(Some(options.seed));
