@@ -63,6 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
     fn small_writes_to_mapped_memory_are_stores_and_locking_pages_is_never_chosen() {
         let choice = Choice::new(MachineProfile::typical(), 8);
         assert!(choice.single_thread_upto(Direction::ToDevice) >= 4096);
@@ -75,6 +76,7 @@ mod tests {
     proptest! {
         /// Between the sizes of the table the choice may be a neighbour's: never by much.
         #[test]
+        #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
         fn the_table_gives_nearly_what_the_profile_would(size in 1usize..1 << 32, route in 0usize..8, threads in 1usize..10) {
             let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
             let chosen = Choice::new(profile.clone(), threads).way(route, size);
