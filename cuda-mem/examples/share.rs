@@ -35,7 +35,7 @@ fn parent(context: &Context) -> Result<(), Box<dyn StdError>> {
     options.shareable = true;
     let pool = DevicePool::new(context, &options)?;
     let mut numbers = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0, 5.0], &stream)?.into_shared();
-    let ready = Event::exportable(context)?;
+    let ready = Event::shareable(context)?;
 
     channel.send(&pool.export()?)?;
     channel.send(&numbers.slice(1..4)?.export()?)?; // a part is enough

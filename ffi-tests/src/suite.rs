@@ -181,7 +181,7 @@ fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedRes
 fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
     let memory = resource.allocate(size)?;
     let atom = memory.coherence().atom();
-    let memory = match (memory.try_split_at(1), atom) {
+    let memory = match (memory.split_at(1), atom) {
         // The end is a place to divide at, whatever the atom.
         (Ok((left, right)), _) if atom == 1 || size == 1 => {
             if (left.len(), right.len()) != (1, size - 1) {
@@ -190,7 +190,9 @@ fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size:
             drop((left, right));
             resource.allocate(size)?
         }
-        (Err((memory, Error::Misaligned { multiple, .. })), _) if multiple == atom => memory,
+        (Err(refused), _) if matches!(refused.error, Error::Misaligned { multiple, .. } if multiple == atom) => {
+            refused.value
+        }
         (other, _) => return Err(format!("dividing at 1 with atoms of {atom} bytes: {other:?}").into()),
     };
     let middle = (size / 2).next_multiple_of(atom).min(size);
@@ -266,7 +268,19 @@ fn guards_and_parts_outside_are_refused(setup: &Setup, resource: &MappedResource
     let cells = resource.allocate(size)?.into_shared();
     cells.cell::<u8>(size - 1)?.store(0xa5)?;
     refused("a byte past the end", cells.cell::<u8>(size).map(drop))?;
-    refused("split_at", memory.split_at(size + 1).map(drop))?;
+    let other = cells.clone();
+    // SAFETY: no kernel and no process uses the memory.
+    let cells = match unsafe { cells.try_into_exclusive() } {
+        Ok(_) => return Err("two values reach exclusive memory".into()),
+        Err(refused) => refused.value,
+    };
+    drop(other);
+    // SAFETY: as before.
+    let mut alone = unsafe { cells.try_into_exclusive() }?;
+    if alone.read(size - 1..)?[..] != [0xa5] {
+        return Err("memory lost its contents when it became exclusive".into());
+    }
+    refused("split_at", memory.split_at(size + 1).map(drop).map_err(Error::from))?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use cuda_mem::memory::{
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
-use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
+use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
@@ -142,7 +142,7 @@ fn strided_copies(driver: &Driver) -> Outcome {
     let (bytes, mut seen) = (pattern(120, 1), vec![0u8; 120]);
     let host = |layout: &StridedLayout| StridedView::of_slice(&bytes[..layout.required_size()?], layout.clone());
     let make = |resource: &SharedResource, home: &Stream| Buffer::from_slice(resource, &[0u8; 120], home);
-    let mut options = CopyOptions::default();
+    let mut options = ViewCopyOptions::default();
     for temporary in [None, Some(&pinned), Some(&device)] {
         options.temporary = temporary;
         let (mut near, mut locked) = (make(&device, &stream)?, make(&pinned, &other)?);
@@ -178,7 +178,7 @@ fn streams(driver: &Driver) -> Outcome {
     second.join(&first)?;
     second.id()?;
     second.synchronize()?;
-    if receiver.recv()? != 1 || !second.is_done()? || !end.has_passed()? {
+    if receiver.recv()? != 1 || !second.is_done()? || !end.is_done()? {
         return Err("the order".into());
     }
     end.synchronize()?;
@@ -300,7 +300,7 @@ fn sharing(driver: &Driver) -> Outcome {
     let plain = DeviceMemory::new(&context);
     let memory = Buffer::from_slice(&plain, &pattern(100, 2), &stream)?.into_shared();
     same("plain memory", &plain.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(100, 2))?;
-    let event = Event::exportable(&context)?;
+    let event = Event::shareable(&context)?;
     event.record(&stream)?;
     event.export()?;
     Ok(())

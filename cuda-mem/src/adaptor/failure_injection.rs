@@ -27,6 +27,7 @@ handle! {
 
 /// Which allocations fail, counted from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum FailWhen {
     /// One allocation.
     Nth(u64),

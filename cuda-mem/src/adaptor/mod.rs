@@ -57,7 +57,7 @@ use core::fmt::Debug;
 use crate::memory::ResourceHandle;
 
 pub use aligned::Aligned;
-pub use counts::{Counter, Counts, SizeClasses};
+pub use counts::{Count, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
 pub use fallback::Fallback;
 pub use guarded::{Damage, DamagedPlace, GuardOptions, Guarded};

@@ -26,7 +26,7 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// was imported, which is passed on. Waits for the buffer's work so far.
     ///
     /// This process goes on to own the memory: it is to live until the others have let go. Work of several processes is
-    /// ordered by [exportable events](crate::Event::exportable), or by waiting and a message.
+    /// ordered by [shareable events](crate::Event::shareable), or by waiting and a message.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use super::machine::{check_profile, over_typical};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::{CopyThreads, ThreadPool};
-use super::way::{HostMemory, Way};
+use super::way::{HostSide, Way};
 use crate::{Context, Error, Result};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -37,6 +37,7 @@ pub enum Measuring {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "an engine is made by `build`"]
 pub struct CopyEngineBuilder {
     pub(super) context: Context,
     pub(super) threads: Option<Arc<dyn CopyThreads>>,
@@ -77,7 +78,7 @@ pub struct CopyOptions {
     /// How the copy is done; by default as the profile says.
     pub way: Option<Way>,
     /// What the host's memory is; by default the driver is asked, for copies that are not small.
-    pub host: Option<HostMemory>,
+    pub host: Option<HostSide>,
 }
 
 impl CopyEngineBuilder {

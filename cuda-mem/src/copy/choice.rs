@@ -1,7 +1,7 @@
 //! The choice of a way, made ready: a profile as tables of sizes.
 
 use super::profile::MachineProfile;
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 
 /// For each route, ways with the largest size that they are chosen for.
 #[derive(Clone, Debug)]
@@ -47,13 +47,13 @@ impl Choice {
     /// Up to which size one thread's stores, or loads, are the way to mapped memory, whatever the host's memory is.
     pub fn single_thread_upto(&self, direction: Direction) -> usize {
         let upto = |host| {
-            let table = &self.routes[Route { direction, host, device: DeviceMemory::Mapped }.index()];
+            let table = &self.routes[Route { direction, host, device: DeviceSide::Mapped }.index()];
             match table.first() {
                 Some((upto, Way::Cpu { threads: 1 })) => *upto,
                 _ => 0,
             }
         };
-        upto(HostMemory::Pageable).min(upto(HostMemory::Pinned))
+        upto(HostSide::Pageable).min(upto(HostSide::Pinned))
     }
 }
 

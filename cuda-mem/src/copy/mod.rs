@@ -55,4 +55,4 @@ pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
 pub use side::{CopyMemory, OrderedCopyMemory};
 pub(crate) use side::{Memory, Place, sealed};
 pub use threads::{CopyThreads, NoThreads, ThreadPool};
-pub use way::{DeviceMemory, Direction, HostMemory, Route, Way};
+pub use way::{DeviceSide, Direction, HostSide, Route, Way};

@@ -90,7 +90,7 @@ pub use heap::model::history;
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
-pub use statistics::{Figure, PendingBytes, Statistics};
+pub use statistics::{Figure, PendingBytes, PoolStatistics};
 
 /// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
 ///
@@ -254,7 +254,7 @@ impl<K> Pool<K> {
     }
 
     /// What the pool has and does.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> PoolStatistics {
         let mut state = self.core().state();
         self.figures(&mut state, &self.in_fronts())
     }
@@ -344,7 +344,7 @@ impl<K> Pool<K> {
         kept
     }
 
-    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
+    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> PoolStatistics {
         self.core().sample(state);
         let freed = state.heap.pending();
         state.active.set(state.heap.used() + freed.iter().map(|(_, bytes)| bytes).sum::<u64>());
@@ -355,7 +355,7 @@ impl<K> Pool<K> {
         }
         let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
-        Statistics {
+        PoolStatistics {
             requested: state.live.requested,
             allocated: state.live.allocated,
             blocks: state.live.blocks,

@@ -66,6 +66,7 @@ pub struct Block {
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlockInfo {
     /// The region that it lies in.
     pub region: RegionId,
@@ -79,6 +80,7 @@ pub struct BlockInfo {
 
 /// What was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Freed {
     /// The block as it was.
     pub block: BlockInfo,
@@ -88,6 +90,7 @@ pub struct Freed {
 
 /// A range of a region, free or used. The ranges of a region leave no gap, and no two free ones are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RangeInfo {
     /// Where it begins, in bytes.
     pub offset: u64,
@@ -99,6 +102,7 @@ pub struct RangeInfo {
 
 /// What is known of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegionInfo {
     /// How long it is, in bytes.
     pub size: u64,

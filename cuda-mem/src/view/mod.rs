@@ -36,7 +36,7 @@ mod ndarray;
 mod parts;
 mod strided;
 
-pub use copy::CopyOptions;
+pub use copy::ViewCopyOptions;
 pub(crate) use copy::{Axis, Pattern};
 pub use error::ViewError;
 pub use host::{HostElements, HostElementsMut};

@@ -96,7 +96,7 @@ fn what_is_not_made_for_sharing_says_so() -> Outcome {
 #[test]
 fn an_event_is_not_imported_where_it_was_made() -> Outcome {
     let Some(setup) = setup(Feature::Ipc)? else { return Ok(()) };
-    let event = Event::exportable(&setup.context)?;
+    let event = Event::shareable(&setup.context)?;
     let own = Event::import(&setup.context, &event.export()?).err();
     assert!(matches!(own, Some(Error::Descriptor(DescriptorError::OwnProcess { .. }))), "{own:?}");
     Ok(())

@@ -55,7 +55,7 @@ struct Mark {
 impl Mark {
     /// Work of a context that has ended has ended.
     fn has_passed(&self) -> bool {
-        self.event.has_passed().unwrap_or_else(|error| error.is_teardown())
+        self.event.is_done().unwrap_or_else(|error| error.is_teardown())
     }
 
     fn wait(&self) -> Result<()> {
