@@ -108,10 +108,15 @@ impl Definitions {
     }
 }
 
+/// What our crates define, file by file.
+fn definitions() -> Vec<Definitions> {
+    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"]), files("softgpu/src", &["rs"])].concat();
+    sources.iter().map(|(_, text)| Definitions::of(text)).collect()
+}
+
 #[test]
 fn every_name_of_ours_on_the_parity_page_is_there() {
-    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"])].concat();
-    let sources: Vec<Definitions> = sources.iter().map(|(_, text)| Definitions::of(text)).collect();
+    let sources = definitions();
     let header: BTreeSet<String> =
         files("include", &["hpp"]).iter().flat_map(|(_, text)| words(text)).map(str::to_owned).collect();
     let page = read("docs/parity.md");
@@ -142,6 +147,28 @@ fn every_name_of_ours_on_the_parity_page_is_there() {
     }
     assert!(count > 250, "only {count} names were found");
     assert!(missing.is_empty(), "docs/parity.md says these are ours: {missing:#?}");
+}
+
+#[test]
+fn every_method_that_the_guide_names_is_there() {
+    let (sources, mut count, mut missing) = (definitions(), 0, Vec::new());
+    for (page, text) in files("docs/guide", &["md"]) {
+        for name in prose(&text).lines().flat_map(code) {
+            // `Type::method`, `module::Type::method`, or with arguments behind.
+            let path: Vec<&str> = name.split('(').next().unwrap_or(name).split("::").collect();
+            if let [.., kind, method] = path[..]
+                && kind.starts_with(char::is_uppercase)
+                && words(method).next() == Some(method)
+            {
+                count += 1;
+                if !sources.iter().any(|source| source.has(kind, method)) {
+                    missing.push(format!("{}: {name}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(count > 60, "only {count} methods were found");
+    assert!(missing.is_empty(), "these are not there: {missing:#?}");
 }
 
 // ---- Links and pages ----
