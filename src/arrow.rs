@@ -7,7 +7,6 @@
 //! Their release knows no streams, so it comes after the consumer's work: cudamem_arrow_array_destroy_after.
 
 use crate::arrow_schema::entry;
-use crate::buffer::Memory;
 use crate::call::{
     self, Options, Out, Outcome, check_struct, destroy, drop_object, fill, handle_type, invalid, list, object, options,
     out, run,
@@ -16,6 +15,7 @@ use crate::handle::Kind;
 use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
+use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use core::ptr;

@@ -4,7 +4,6 @@
 //! memory. The first large copy of its kind measures the machine, which takes up to 0.2 s. One engine serves any number of
 //! threads at once.
 
-use crate::buffer;
 use crate::call::{
     self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, options, out,
     run, text,
@@ -15,6 +14,7 @@ use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_mapped;
+use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
         // SAFETY: the header's rules for bytes and options.
         let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => match &options {
+        with_engine_mut!(&mut *memory.write(), buffer => match &options {
             None => engine.write(buffer, offset, source),
             Some(options) => engine.write_with(buffer, offset, source, options),
         })
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine!(&*memory.read(), buffer => match &options {
+        with_engine!(&*memory.read(), buffer => match &options {
             None => engine.read(buffer, offset, destination),
             Some(options) => engine.read_with(buffer, offset, destination, options),
         })

@@ -3,16 +3,19 @@
 //! A copy in order of a stream comes after the work given to it so far, and before its later work. The program's memory goes
 //! through page-locked staging of the engine's, so that no such write waits for the stream.
 
-use crate::buffer::{self};
-use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, list, object, out, run};
+use crate::call::{
+    self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, list, object, out, run,
+};
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_pending_read;
 use crate::handles::cudamem_stream;
+use crate::memory::{lock_both, with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
+use cuda_mem::buffer::{CopyBatch, Piece};
 use cuda_mem::copy::PendingRead;
 use std::sync::{Mutex, PoisonError};
 
@@ -39,7 +42,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_on(&stream, buffer, offset, source))
+        with_engine_mut!(&mut *memory.write(), buffer => engine.write_on(&stream, buffer, offset, source))
     })
 }
 
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
         let destination: &'static mut [u8] = unsafe { bytes_mut("destination", destination, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
-        let read = buffer::with_engine_mut!(&mut *memory.write(), buffer => {
+        let read = with_engine_mut!(&mut *memory.write(), buffer => {
             engine.read_on(&stream, buffer, offset, destination)
         })?;
         pending.write(call::new_handle(Pending(Mutex::new(Some(read))))?);
@@ -118,7 +121,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_complete(
         // SAFETY: the header's rule for bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source))
+        with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source))
     })
 }
 
@@ -179,7 +182,7 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
         // SAFETY: the header's rule for pointers.
         let writes = unsafe { scattered(writes, count) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        buffer::with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
+        with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
     })
 }
 
@@ -227,6 +230,26 @@ pub unsafe extern "C" fn cudamem_buffer_copy_pieces(
     run("cudamem_buffer_copy_pieces", || {
         // SAFETY: the header's rule for pointers.
         let pieces = unsafe { list("pieces", pieces, count) }?;
-        buffer::copy_pieces(buffer, source, pieces, stream)
+        copy_pieces(buffer, source, pieces, stream)
     })
+}
+
+/// Copies pieces of one buffer to places of another in order of a stream.
+fn copy_pieces(
+    buffer: cudamem_buffer,
+    source: cudamem_buffer,
+    pieces: &[cudamem_piece],
+    stream: cudamem_stream,
+) -> Outcome {
+    if buffer == source {
+        return Err(invalid("source", "the destination too", "pieces are copied between two buffers"));
+    }
+    let (memory, source_memory, stream) =
+        (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
+    let pieces: Vec<Piece> =
+        pieces.iter().map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size }).collect();
+    let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
+    let mut batch = CopyBatch::new(&stream);
+    with_engine_mut!(&mut *to, to => with_engine!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;
+    Ok(batch.submit()?)
 }

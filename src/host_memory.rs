@@ -4,11 +4,12 @@
 //! allocated, and kernels may address it. Managed memory lies where it is used, and takes advice. Page-locked memory of the
 //! driver's is a buffer of cudamem_resource_create_pinned, whose CPU address cudamem_buffer_get_host_pointer gives.
 
-use crate::buffer::{Memory, Owner, cudamem_release_callback};
+use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{self, Out, Outcome, invalid, object, out, run};
 use crate::device::device;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
+use crate::memory::Memory;
 use crate::status::cudamem_status;
 use crate::virtual_memory::{
     CUDAMEM_LOCATION_CURRENT_NODE, CUDAMEM_LOCATION_DEVICE, CUDAMEM_LOCATION_HOST, CUDAMEM_LOCATION_NODE,

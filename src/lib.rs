@@ -11,6 +11,7 @@ mod call;
 mod callbacks;
 mod handle;
 mod made;
+mod memory;
 mod message;
 
 pub mod adaptor;

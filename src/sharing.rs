@@ -26,7 +26,6 @@
 //! A driver does not survive a fork: every call of the child is CUDAMEM_ERROR_FORKED. Start processes by fork and exec at once,
 //! or by posix_spawn.
 
-use crate::buffer::Memory;
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,
 };
@@ -39,6 +38,7 @@ use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::made::{Made, of_sort};
+use crate::memory::Memory;
 use crate::resource::{AnyDriverPool, Resource};
 use crate::status::cudamem_status;
 use core::ffi::c_void;

@@ -16,7 +16,7 @@
 //! another view of the same memory. Elements of less than a byte are packed: several share a byte, and the lowest bits are the
 //! first.
 
-use crate::buffer::{Memory, Owner, cudamem_release_callback};
+use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{
     self, Options, Out, Outcome, check_flags, destroy, drop_object, fill, handle_type, invalid, list, object, options,
     out, run,
@@ -26,6 +26,7 @@ use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
 use crate::handles::cudamem_view;
+use crate::memory::Memory;
 use crate::resource::access_flags;
 use crate::status::cudamem_status;
 use core::ffi::c_void;

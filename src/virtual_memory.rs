@@ -3,7 +3,6 @@
 //! Physical memory that is mapped at reserved addresses: buffers that grow without a copy, one memory at several addresses, and
 //! memory that others import by a file descriptor.
 
-use crate::buffer::Memory;
 use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
 };
@@ -15,6 +14,7 @@ use crate::handles::cudamem_physical;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::made::{OfSort, new_resource, of_sort};
+use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;

@@ -2,8 +2,7 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::kernels::{Kernels, StridedKernels};
-use crate::signal::Functions;
+use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
@@ -39,8 +38,8 @@ struct Inner {
     id: Option<u64>,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
-    kernels: OnceCell<Kernels>,
-    signal_kernels: OnceCell<Functions>,
+    differ_kernel: OnceCell<Kernel>,
+    signal_kernels: OnceCell<SignalKernels>,
     strided_kernels: OnceCell<StridedKernels>,
 }
 
@@ -122,7 +121,7 @@ impl Context {
             id,
             ownership,
             drop_errors: Arc::default(),
-            kernels: OnceCell::new(),
+            differ_kernel: OnceCell::new(),
             signal_kernels: OnceCell::new(),
             strided_kernels: OnceCell::new(),
         };
@@ -235,19 +234,26 @@ impl Context {
         self.inner.drop_errors.set_hook(hook);
     }
 
-    /// This crate's kernels, loaded when they are first needed.
-    pub(crate) fn kernels(&self) -> Result<&Kernels> {
-        self.inner.kernels.get_or_try_init(|| Kernels::load(self))
+    /// The kernel that compares memory, loaded when it is first needed.
+    pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
+        self.kept(&self.inner.differ_kernel, kernels::differ).copied()
     }
 
     /// The kernels of [`signal`](crate::signal), loaded when they are first needed.
-    pub(crate) fn signal_kernels(&self) -> Result<&Functions> {
-        self.inner.signal_kernels.get_or_try_init(|| Functions::load(self))
+    pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
+        self.kept(&self.inner.signal_kernels, kernels::signal)
     }
 
     /// The kernels of strided copies, loaded when they are first needed.
     pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
-        self.inner.strided_kernels.get_or_try_init(|| StridedKernels::load(self))
+        self.kept(&self.inner.strided_kernels, kernels::strided)
+    }
+
+    fn kept<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&cuda_sys::Driver) -> Result<T>) -> Result<&'a T> {
+        place.get_or_try_init(|| {
+            let _current = self.bind()?;
+            load(self.driver().raw())
+        })
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {

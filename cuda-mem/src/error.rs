@@ -2,11 +2,12 @@
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
+use crate::descriptor::DescriptorError;
 use crate::interchange::TensorError;
 use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::arrow::ArrowError;
 use crate::interchange::dlpack::DlpackError;
-use crate::ipc::{ChannelError, DescriptorError};
+use crate::ipc::ChannelError;
 use crate::signal::SignalError;
 use crate::view::ViewError;
 use core::fmt;

@@ -1,8 +1,7 @@
 //! Page-locked memory as a slice of the CPU's.
 
 use crate::buffer::{Refused, TransferDestination, TransferSource};
-use crate::memory::kind::Any;
-use crate::memory::{HostAccessible, Kind, ResourceHandle, SharedResource};
+use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any};
 use crate::{Buffer, Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, Zeroable};
 use core::fmt;

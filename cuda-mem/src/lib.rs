@@ -50,9 +50,12 @@
 
 pub mod adaptor;
 pub mod buffer;
+mod compare;
 mod context;
 pub mod copy;
+mod copy_memory;
 mod data_type;
+mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
@@ -77,6 +80,7 @@ pub mod mapped;
 pub mod memory;
 pub mod pool;
 mod range;
+mod resource;
 pub mod signal;
 mod stream;
 pub mod suballocator;

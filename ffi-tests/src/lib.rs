@@ -26,6 +26,7 @@ pub mod interface;
 pub mod kernel;
 pub mod memory_cases;
 pub mod pool_workloads;
+pub mod soak;
 pub mod suite;
 
 use cuda_mem::cuda_sys::CUresult;

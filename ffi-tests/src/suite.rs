@@ -19,20 +19,22 @@ pub type Case = fn(&Setup, &MappedResource, usize) -> Outcome;
 pub type SharedCase<S> = fn(&S, usize) -> Outcome;
 
 /// The cases that hold for every interface, and their names.
-pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 5] {
+pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 6] {
     [
         ("cpu_stores_reach_the_device", cpu_stores_reach_the_device),
         ("device_writes_reach_the_cpu", device_writes_reach_the_cpu),
         ("partial_writes_change_nothing_else", partial_writes_change_nothing_else),
+        ("device_writes_in_one_atom_stay", device_writes_in_one_atom_stay),
         ("words_are_volatile_and_in_order", words_are_volatile_and_in_order),
         ("ranges_outside_are_refused", ranges_outside_are_refused),
     ]
 }
 
 /// Every other case and its name: what it holds.
-pub const CASES: [(&str, Case); 5] = [
+pub const CASES: [(&str, Case); 6] = [
     ("guards_flush_and_invalidate", guards_flush_and_invalidate),
     ("a_guard_waits_for_device_work", a_guard_waits_for_device_work),
+    ("fills_in_one_atom_stay", fills_in_one_atom_stay),
     ("a_dirty_atom_survives_an_invalidate_beside_it", a_dirty_atom_survives_an_invalidate_beside_it),
     ("parts_share_ownership_and_no_atom", parts_share_ownership_and_no_atom),
     ("guards_and_parts_outside_are_refused", guards_and_parts_outside_are_refused),
@@ -154,6 +156,48 @@ fn partial_writes_change_nothing_else<S: MappedSource>(resource: &S, size: usize
     let mut seen = vec![0; size];
     memory.device_read(0, &mut seen)?;
     same("the device, in the end", &seen, &model)?;
+    Ok(())
+}
+
+/// The CPU does not fetch what the device wrote before the device writes again, beside it.
+fn device_writes_in_one_atom_stay<S: MappedSource>(resource: &S, size: usize) -> Outcome {
+    let (bytes, step) = (pattern(size, 13), (size / 40).max(1));
+    let mut memory = resource.allocate(size)?;
+    memory.write_bytes(0, &vec![0; size])?;
+    let mut shared = resource.allocate_shared(size)?;
+    shared.write_bytes(0, &vec![0; size])?;
+    for start in (0..size).step_by(step) {
+        let part = start..size.min(start + step);
+        memory.device_write(part.start, &bytes[part.clone()])?;
+        shared.device_write(part.start, &bytes[part])?;
+    }
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("one owner's device", &seen, &bytes)?;
+    memory.read_bytes(0, &mut seen)?;
+    same("one owner's CPU", &seen, &bytes)?;
+    shared.device_read(0, &mut seen)?;
+    same("the device of shared memory", &seen, &bytes)?;
+    shared.read_bytes(0, &mut seen)?;
+    same("the CPU of shared memory", &seen, &bytes)?;
+    Ok(())
+}
+
+fn fills_in_one_atom_stay(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let stream = Stream::new(&setup.context)?;
+    let mut memory = resource.allocate(size)?;
+    memory.copy_from_slice(0, &vec![0u8; size])?;
+    let mut model = vec![0; size];
+    for place in (0..size).step_by((size / 40).max(1)) {
+        let part = place..size.min(place + 3);
+        memory.device_fill(part.clone(), place as u8 | 1, &stream)?;
+        model[part].fill(place as u8 | 1);
+    }
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("the device", &seen, &model)?;
+    memory.copy_to_slice(0, &mut seen)?;
+    same("the CPU", &seen, &model)?;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Alignment beyond that of a resource.
 
 use super::{Adapt, Before, handle};
-use crate::ipc::Descriptor;
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::descriptor::Descriptor;
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;

@@ -1,7 +1,7 @@
 //! A limit on bytes.
 
 use super::{Adapt, Before, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 

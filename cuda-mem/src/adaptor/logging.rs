@@ -1,7 +1,7 @@
 //! A log of allocations.
 
 use super::{Adapt, Before, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use core::time::Duration;

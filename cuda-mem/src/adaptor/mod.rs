@@ -42,20 +42,20 @@ mod fallback;
 mod guarded;
 mod limit;
 mod logging;
-mod name;
 mod recording;
 mod retry;
 mod statistics;
 mod tracking;
 
-use crate::ipc::Descriptor;
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::descriptor::Descriptor;
+use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt::Debug;
 
 #[cfg(doc)]
 use crate::memory::ResourceHandle;
 
+pub use crate::trace::name::{current_name, named};
 pub use aligned::Aligned;
 pub use counts::{Count, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
@@ -63,7 +63,6 @@ pub use fallback::Fallback;
 pub use guarded::{Damage, DamagedPlace, GuardOptions, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
-pub use name::{current_name, named};
 pub use recording::Recording;
 pub use retry::{AfterFailure, Retry};
 pub use statistics::{Section, Statistics};
@@ -183,10 +182,10 @@ macro_rules! handle {
         }
 
         // SAFETY: the memory is that of the resources behind; the constructors take handles of kind `K` only.
-        unsafe impl<K: crate::memory::Kind> crate::memory::ResourceHandle for $name<K> {
+        unsafe impl<K: crate::resource::Kind> crate::resource::ResourceHandle for $name<K> {
             type Kind = K;
 
-            fn share(&self) -> crate::memory::SharedResource {
+            fn share(&self) -> crate::resource::SharedResource {
                 self.inner.clone()
             }
         }

@@ -1,7 +1,7 @@
 //! A trace of allocations.
 
 use super::{Adapt, Before, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::trace::{Ring, Trace};
 use crate::{Result, Stream};
 

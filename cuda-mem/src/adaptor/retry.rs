@@ -1,7 +1,7 @@
 //! Asking again when memory has run out.
 
 use super::{Adapt, Before, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 

@@ -1,7 +1,7 @@
 //! Counting allocations.
 
 use super::{Adapt, Before, Counts, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Knowing what is live.
 
 use super::{Adapt, Before, current_name, handle};
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
 use crate::context::{ForeignOwner, Liveness};
-use crate::memory::{Accessibility, Block, SharedResource};
+use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::AtomicU64;
 use std::sync::Arc;

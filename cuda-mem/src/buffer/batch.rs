@@ -3,7 +3,7 @@
 use super::copy::check_apart;
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

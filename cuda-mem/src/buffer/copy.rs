@@ -2,8 +2,8 @@
 
 use super::{Access, Buffer, bytes_of_mut};
 use crate::error::call;
-use crate::memory::Kind;
 use crate::range::{resolve_elements, span_elements};
+use crate::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;
@@ -180,7 +180,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// Does work on this buffer's home stream that reads `source`: after the source's work so far, and before its later.
-    pub(super) fn ordered_after<L: Kind, B: Access>(
+    pub(crate) fn ordered_after<L: Kind, B: Access>(
         &self,
         source: &Buffer<T, L, B>,
         work: impl FnOnce(&crate::Stream) -> Result<()>,

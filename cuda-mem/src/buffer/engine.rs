@@ -1,8 +1,8 @@
 //! Buffers as the device's side of a copy engine's copies.
 
 use super::{Access, Buffer};
-use crate::copy::{Memory, Place, sealed};
-use crate::memory::Kind;
+use crate::copy_memory::{Memory, Place, sealed};
+use crate::resource::Kind;
 use crate::{Error, Result, Stream};
 use core::slice;
 

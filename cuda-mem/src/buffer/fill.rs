@@ -3,7 +3,7 @@
 use super::{Access, Buffer};
 use crate::error::call;
 use crate::host_copy;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::NoUninit;
 use core::ops::{Range, RangeBounds};

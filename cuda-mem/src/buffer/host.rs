@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use crate::Result;
-use crate::memory::HostAccessible;
+use crate::resource::HostAccessible;
 use bytemuck::AnyBitPattern;
 use core::fmt;
 use core::mem::ManuallyDrop;

@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use super::allocation::Hold;
-use crate::memory::{Kind, ResourceHandle};
+use crate::resource::{Kind, ResourceHandle};
 use crate::{Result, Stream};
 
 impl<T, K: Kind> Buffer<T, K> {

@@ -19,10 +19,10 @@
 
 mod allocation;
 mod batch;
-mod compare;
 mod copy;
 mod engine;
 mod fill;
+mod foreign;
 mod host;
 mod in_place;
 mod managed;
@@ -31,13 +31,12 @@ mod raw;
 mod rows;
 mod scope;
 mod share;
-mod tensor;
 mod transfer;
 mod uninit;
 mod viewed;
 
-use crate::memory::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
-use crate::{Context, Error, Result, Stream, memory::kind::Any};
+use crate::resource::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
+use crate::{Context, Error, Result, Stream, resource::kind::Any};
 use allocation::{Allocation, Hold, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;
@@ -48,6 +47,7 @@ use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
 pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
+pub(crate) use foreign::Claim;
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
@@ -183,7 +183,7 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         check_home(CALL, &resource, stream)?;
         let block = match size {
-            0 => crate::memory::Block::EMPTY,
+            0 => crate::resource::Block::EMPTY,
             _ => resource.allocate(size, align_of::<T>(), stream)?,
         };
         Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))

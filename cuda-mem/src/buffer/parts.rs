@@ -2,7 +2,7 @@
 
 use super::allocation::{Hold, Part};
 use super::{Access, Buffer, Refused, SharedBuffer};
-use crate::memory::Kind;
+use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;
@@ -103,9 +103,29 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         Err(Refused::new(Self::from_hold(hold, offset, length), error))
     }
 
+    /// Frees the memory in order of the home stream, and gives errors, if nothing else holds it. A drop is never refused:
+    /// the last holder, which may be another library, then frees.
+    ///
+    /// # Errors
+    ///
+    /// A clone, a slice, another library or another process holds the memory, or the driver refuses; the buffer is given
+    /// back.
+    pub fn close(self) -> Result<(), Box<Refused<Self>>> {
+        let exclusive = self.try_into_exclusive()?;
+        exclusive.close().map_err(|refused| {
+            let Refused { value, error } = *refused;
+            Refused::new(value.into_shared(), error)
+        })
+    }
+
     /// Whether two buffers are parts of one allocation.
     pub fn shares_with(&self, other: &SharedBuffer<T, K>) -> bool {
         core::ptr::eq(self.hold.allocation(), other.hold.allocation())
+    }
+
+    /// The bytes, whatever the elements are.
+    pub(crate) fn bytes(&self) -> SharedBuffer<u8, Any> {
+        Buffer::from_hold(Hold::Part(self.part()), self.offset, self.size())
     }
 
     pub(super) fn part(&self) -> Part {

@@ -3,7 +3,7 @@
 use super::allocation::{Allocation, Foreign, Hold, Origin};
 use super::{Buffer, Refused, check_home, check_stream};
 use crate::context::ForeignOwner;
-use crate::memory::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::ptr;
 use cuda_sys::CUdeviceptr;

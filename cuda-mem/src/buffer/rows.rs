@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype};

@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer, bytes_of_mut};
 use crate::error::call;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;

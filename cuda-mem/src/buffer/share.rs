@@ -2,8 +2,8 @@
 
 use super::allocation::{Allocation, Hold, Origin, Part};
 use super::{Buffer, SharedBuffer, check_home};
-use crate::ipc::{Descriptor, DescriptorError};
-use crate::memory::{Block, Kind, SharedResource};
+use crate::descriptor::{Descriptor, DescriptorError};
+use crate::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};
 use bytemuck::AnyBitPattern;
 use core::sync::atomic::{AtomicU64, Ordering};

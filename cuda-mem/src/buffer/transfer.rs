@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer, Refused};
 use crate::error::call;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;

@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::Result;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use bytemuck::NoUninit;
 use core::mem::MaybeUninit;
 

@@ -1,8 +1,8 @@
 //! Buffers as views see them: bytes, whatever the type of elements and the kind of memory.
 
 use super::{Access, Buffer, SharedBuffer};
-use crate::memory::{Accessibility, Kind, SharedResource};
-use crate::{Context, Result, Stream, memory::kind::Any};
+use crate::resource::{Accessibility, Kind, SharedResource};
+use crate::{Context, Result, Stream, resource::kind::Any};
 use cuda_sys::CUdeviceptr;
 
 /// A buffer behind a view.

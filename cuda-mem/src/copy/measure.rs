@@ -49,7 +49,7 @@ struct Bench<'engine> {
     stream: Stream,
     host: Vec<u8>,
     pinned: HostBuffer<u8>,
-    plain: Buffer<u8, crate::memory::kind::Device>,
+    plain: Buffer<u8, crate::resource::kind::Device>,
     mapped: Option<MappedMemory>,
     deadline: Instant,
 }

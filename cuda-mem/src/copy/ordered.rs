@@ -2,9 +2,9 @@
 
 use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
-use super::side::{Memory, OrderedCopyMemory, Place};
 use super::staging::Lease;
 use super::way::{Direction, Way};
+use crate::copy_memory::{Memory, OrderedCopyMemory, Place};
 use crate::host_copy;
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};

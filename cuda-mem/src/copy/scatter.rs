@@ -1,9 +1,9 @@
 //! Many small writes in one call.
 
 use super::engine::CopyEngine;
-use super::side::{CopyMemory, Memory, Place};
 use super::staging::Lane;
 use crate::buffer::{BatchOptions, copy_all};
+use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::error::call;
 use crate::host_copy;
 use crate::{Result, Stream};

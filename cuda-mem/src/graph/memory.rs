@@ -1,9 +1,9 @@
 //! The memory that a device's graphs hold.
 
 use crate::error::call;
-use crate::memory::{
-    Accessibility, Block, DRIVER_ALIGNMENT, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
-    out_of_memory,
+use crate::memory::DRIVER_ALIGNMENT;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
 use crate::{Context, Device, Error, Result, Stream};
 use core::ptr;

@@ -33,6 +33,7 @@
 
 pub mod array_interface;
 pub mod arrow;
+mod buffer;
 pub mod dlpack;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;

@@ -2,7 +2,8 @@
 
 use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
 use super::{Tensor, TensorDevice, TensorParts};
-use crate::memory::{Accessibility, Kind, SharedResource, kind::Any};
+use crate::buffer::Claim;
+use crate::resource::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, Context, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
 use bytemuck::AnyBitPattern;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub enum Release {
     /// For nothing: the consumer lets go when its work is done, or is ordered before ours.
     Immediately,
     /// For all work of the context, which the CPU waits for: where the consumer's stream may be gone by then, and its work
-    /// not yet done.
+    /// not yet done. While a stream of the context captures, the driver refuses that wait, and the capture is lost.
     AfterContext,
 }
 
@@ -365,8 +366,13 @@ pub(super) unsafe fn adopt(
     }
     let range = tensor.byte_range();
     let bytes = (range.start, (range.end - range.start) as usize);
+    let device = match tensor.device {
+        TensorDevice::Cuda(ordinal) => Some(ordinal),
+        _ => None,
+    };
+    let said = Claim { words: &tensor.device, accessibility: tensor.device.accessibility(), device };
     // SAFETY: this function's contract.
-    let memory = unsafe { SharedBuffer::foreign_bytes(call, bytes, tensor.device, owner, stream, producer) }?;
+    let memory = unsafe { SharedBuffer::foreign_bytes(call, bytes, said, owner, stream, producer) }?;
     if !is_ours_alone {
         memory.expose();
     }

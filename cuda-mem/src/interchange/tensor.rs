@@ -1,6 +1,6 @@
 //! Arrays as libraries describe them to each other: numbers that are checked before anything is done with them.
 
-use crate::memory::Accessibility;
+use crate::resource::Accessibility;
 use crate::{DataType, DataTypeError};
 use core::ops::Range;
 use smallvec::SmallVec;

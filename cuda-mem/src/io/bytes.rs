@@ -2,7 +2,7 @@
 
 use crate::Buffer;
 use crate::buffer::Access;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use std::sync::Arc;
 
 /// A [`Buffer`] of bytes, or something that holds or borrows one.

@@ -4,6 +4,7 @@
 //! (SCM_RIGHTS), and no read goes past the end of a message, so they cannot get into the next one.
 
 use super::export::{Export, Exported};
+use crate::descriptor::MAX_FILE_DESCRIPTORS;
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -21,8 +22,6 @@ use std::time::Instant;
 
 /// The most bytes in a message.
 pub const MAX_MESSAGE: usize = 64 << 10;
-/// The most file descriptors with a message.
-pub const MAX_FILE_DESCRIPTORS: usize = 64;
 
 /// Why a channel failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

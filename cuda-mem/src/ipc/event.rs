@@ -1,8 +1,7 @@
 //! Events of several processes.
 
-use super::descriptor::{Descriptor, ExportKind};
-use super::error::DescriptorError;
 use super::{from_driver, to_driver};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind};
 use crate::error::call;
 use crate::{Context, Event, Feature, Result};
 use core::ptr;

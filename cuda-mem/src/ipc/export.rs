@@ -1,9 +1,8 @@
 //! What goes from one process to another.
 
 use super::channel::ChannelError;
-use super::descriptor::{Descriptor, ExportKind};
-use super::error::DescriptorError;
 use super::virtual_memory::{VirtualDescriptor, VirtualExport};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, duplicate};
 use crate::mapped::MappedExport;
 use crate::{Error, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,12 +47,6 @@ impl PoolExport {
     pub fn try_clone(&self) -> Result<Self> {
         Ok(Self { file: duplicate(&self.file)?, descriptor: self.descriptor })
     }
-}
-
-/// A file descriptor of the same file.
-pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
-    file.try_clone()
-        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
 }
 
 impl AsFd for PoolExport {

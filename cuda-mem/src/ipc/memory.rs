@@ -1,11 +1,10 @@
 //! Memory of other processes, as a source of buffers that each import shares.
 
-use super::descriptor::{Descriptor, ExportKind};
-use super::error::DescriptorError;
 use super::imports::Imports;
 use super::{from_driver, to_driver};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind};
 use crate::error::call;
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Error, Event, Feature, Result, Stream};
 use core::ptr;
 use cuda_sys::{

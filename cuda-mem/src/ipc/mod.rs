@@ -72,26 +72,18 @@
 //! processes with exec, as `std::process::Command` does.
 
 mod channel;
-mod descriptor;
-mod error;
 mod event;
 mod export;
 mod imports;
-mod key;
 pub(crate) mod memory;
-mod process;
 mod virtual_memory;
 
-pub use channel::{Channel, ChannelError, Listener, MAX_FILE_DESCRIPTORS, MAX_MESSAGE};
-pub use descriptor::{Descriptor, ExportKind, PoolId, ProcessId};
-pub use error::DescriptorError;
+pub use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId, ProcessId};
+pub use channel::{Channel, ChannelError, Listener, MAX_MESSAGE};
 pub use export::{Export, Exported, PoolExport};
 pub use virtual_memory::{VirtualDescriptor, VirtualExport};
 
-pub(crate) use export::duplicate;
 pub(crate) use imports::Imports;
-pub(crate) use key::{Key, Tag};
-pub(crate) use process::random;
 
 use core::ffi::c_char;
 

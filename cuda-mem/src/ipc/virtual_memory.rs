@@ -1,9 +1,8 @@
 //! Virtual memory on its way to another process.
 
-use super::descriptor::{Descriptor, ExportKind, array, checksum};
-use super::error::DescriptorError;
-use super::export::{Exported, duplicate};
+use super::export::Exported;
 use crate::Result;
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, array, checksum, duplicate};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What the importing process needs to know of virtual memory, beside the file descriptors: a [`Descriptor`], and the

@@ -1,69 +1,107 @@
-//! The few kernels that this crate brings: PTX text, which the driver compiles when a context first needs it.
+//! The few kernels that this crate brings: PTX text, and the functions in it. Who launches them knows what they take; a
+//! [`Context`](crate::Context) keeps them.
 
-mod strided;
-
-use crate::error::call;
-use crate::{Context, Result, Stream};
-use core::ffi::CStr;
+use crate::error::{Result, call};
+use core::ffi::{CStr, c_void};
 use core::ptr;
-use cuda_sys::{CUdeviceptr, CUfunction};
+use cuda_sys::{CUfunction, CUstream, Driver};
 
-pub(crate) use strided::StridedKernels;
-
-/// Ends with the zero that the driver looks for.
-const PTX: &str = concat!(include_str!("builtin.ptx"), "\0");
-const THREADS: u32 = 256;
-/// Enough to fill any device; each thread then takes several elements.
-const MOST_BLOCKS: u64 = 2048;
-
-/// The kernels of one context. They end with it.
-#[derive(Debug)]
-pub(crate) struct Kernels {
-    differ: CUfunction,
-}
+/// A kernel of one context, which ends with the context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel(CUfunction);
 
 // SAFETY: a CUfunction is a token that every thread may pass to the driver.
-unsafe impl Send for Kernels {}
+unsafe impl Send for Kernel {}
 // SAFETY: as above.
-unsafe impl Sync for Kernels {}
+unsafe impl Sync for Kernel {}
 
-impl Kernels {
-    /// Loads the kernels. The module is left to the context, which unloads it when it ends.
-    pub fn load(context: &Context) -> Result<Self> {
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let (mut module, mut differ) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the text ends with a zero, and `module` is writable.
-        unsafe { call!(cuda.cuModuleLoadData(&mut module, PTX.as_ptr().cast())) }?;
-        let name: &CStr = c"cuda_mem_differ";
-        // SAFETY: the module is loaded, and `differ` is writable.
-        unsafe { call!(cuda.cuModuleGetFunction(&mut differ, module, name.as_ptr())) }?;
-        Ok(Self { differ })
-    }
-
-    /// Sets the word at `flag` to 1 if two ranges of `length` bytes differ, in stream order.
+impl Kernel {
+    /// Launches it in the current context, on blocks and threads of one dimension.
     ///
     /// # Safety
     ///
-    /// The kernels are of the stream's context, whose device may read both ranges and write the word until it is done.
-    pub unsafe fn differ(
-        &self,
-        mut left: CUdeviceptr,
-        mut right: CUdeviceptr,
-        mut length: u64,
-        mut flag: CUdeviceptr,
-        stream: &Stream,
+    /// The kernel is of the current context, and the stream too; the arguments point to values of the kernel's
+    /// parameters; what these name may be read and written, as the kernel does, until it has ended.
+    pub unsafe fn launch(
+        self,
+        cuda: &Driver,
+        blocks: u32,
+        threads: u32,
+        arguments: &mut [*mut c_void],
+        stream: CUstream,
     ) -> Result<()> {
-        let aligned = (left | right).is_multiple_of(8);
-        let mut words = if aligned { length / 8 } else { 0 };
-        let threads = if aligned { length.div_ceil(8) } else { length };
-        let blocks = threads.div_ceil(THREADS.into()).clamp(1, MOST_BLOCKS) as u32;
-        let mut arguments =
-            [&raw mut left, &raw mut right, &raw mut words, &raw mut length, &raw mut flag].map(|value| value.cast());
-        let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-        let (stream, arguments) = (stream.raw(), arguments.as_mut_ptr());
-        // SAFETY: the arguments are five words of 8 bytes, as the kernel takes; the rest is this function's contract.
-        unsafe {
-            call!(cuda.cuLaunchKernel(self.differ, blocks, 1, 1, THREADS, 1, 1, 0, stream, arguments, ptr::null_mut()))
-        }
+        let (arguments, none) = (arguments.as_mut_ptr(), ptr::null_mut());
+        // SAFETY: this function's contract.
+        unsafe { call!(cuda.cuLaunchKernel(self.0, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, none)) }
     }
+}
+
+/// The kernels of `signal.cu`.
+#[derive(Debug)]
+pub(crate) struct SignalKernels {
+    pub echo_flag: Kernel,
+    pub echo_ring: Kernel,
+    pub count_ring: Kernel,
+    pub sum_ring: Kernel,
+    pub nothing: Kernel,
+}
+
+/// The kernels of `strided.cu`, by the logarithm of the word.
+#[derive(Debug)]
+pub(crate) struct StridedKernels {
+    pub plain: [Kernel; 5],
+    pub tiled: [Kernel; 5],
+}
+
+/// The kernel that compares memory.
+pub(crate) fn differ(cuda: &Driver) -> Result<Kernel> {
+    let [differ] = load(cuda, concat!(include_str!("builtin.ptx"), "\0"), [c"cuda_mem_differ"])?;
+    Ok(differ)
+}
+
+/// The kernels that answer signals.
+pub(crate) fn signal(cuda: &Driver) -> Result<SignalKernels> {
+    let names = [
+        c"cuda_mem_echo_flag",
+        c"cuda_mem_echo_ring",
+        c"cuda_mem_count_ring",
+        c"cuda_mem_sum_ring",
+        c"cuda_mem_nothing",
+    ];
+    let [echo_flag, echo_ring, count_ring, sum_ring, nothing] =
+        load(cuda, concat!(include_str!("signal.ptx"), "\0"), names)?;
+    Ok(SignalKernels { echo_flag, echo_ring, count_ring, sum_ring, nothing })
+}
+
+/// The kernels of strided copies.
+pub(crate) fn strided(cuda: &Driver) -> Result<StridedKernels> {
+    let names = [
+        c"cuda_mem_copy_1",
+        c"cuda_mem_copy_2",
+        c"cuda_mem_copy_4",
+        c"cuda_mem_copy_8",
+        c"cuda_mem_copy_16",
+        c"cuda_mem_copy_tiles_1",
+        c"cuda_mem_copy_tiles_2",
+        c"cuda_mem_copy_tiles_4",
+        c"cuda_mem_copy_tiles_8",
+        c"cuda_mem_copy_tiles_16",
+    ];
+    let [plain @ .., t1, t2, t4, t8, t16] = load(cuda, concat!(include_str!("strided.ptx"), "\0"), names)?;
+    Ok(StridedKernels { plain, tiled: [t1, t2, t4, t8, t16] })
+}
+
+/// Loads a text, which ends with the zero that the driver looks for, into the current context. The module is left to the
+/// context, which unloads it when it ends.
+fn load<const N: usize>(cuda: &Driver, text: &'static str, names: [&CStr; N]) -> Result<[Kernel; N]> {
+    debug_assert!(text.ends_with('\0'));
+    let mut module = ptr::null_mut();
+    // SAFETY: the text ends with a zero, and `module` is writable.
+    unsafe { call!(cuda.cuModuleLoadData(&mut module, text.as_ptr().cast())) }?;
+    let mut kernels = [Kernel(ptr::null_mut()); N];
+    for (kernel, name) in kernels.iter_mut().zip(names) {
+        // SAFETY: the module is loaded, and the place is writable.
+        unsafe { call!(cuda.cuModuleGetFunction(&mut kernel.0, module, name.as_ptr())) }?;
+    }
+    Ok(kernels)
 }

@@ -17,7 +17,7 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
 enum { AXES = 8 };
 
-// All fields are words of 8 bytes; kernels/strided.rs states the same.
+// All fields are words of 8 bytes; view/copy/kernel.rs states the same.
 struct Copy {
     u64 to, from;
     u64 word;

@@ -2,8 +2,9 @@
 
 use super::MappedResource;
 use super::allocation::Allocation;
-use crate::memory::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
-use crate::memory::{check_alignment, check_not_capturing};
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, kind,
+};
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
 use std::sync::{Arc, PoisonError};

@@ -2,7 +2,7 @@
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedMemory, SharedMemory};
-use crate::copy::{Memory, Place, sealed};
+use crate::copy_memory::{Memory, Place, sealed};
 use crate::{Result, Stream};
 use core::ops::Range;
 

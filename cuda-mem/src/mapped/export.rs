@@ -1,6 +1,6 @@
 //! Mapped memory on its way to another process.
 
-use crate::ipc::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate};
 use crate::{Error, Result, Uuid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -128,7 +128,8 @@ impl MappedMemory {
     }
 
     /// Posts the CPU's writes of a range: device work given to the driver after this sees them. On non-coherent memory
-    /// whole atoms go.
+    /// whole atoms go, as the CPU sees them: flush what was written, since elsewhere this undoes what the device wrote and
+    /// the CPU has not fetched.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl MappedMemory {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("MappedMemory::device_write", offset, source.len())?;
         self.pending.wait()?;
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         self.allocation.device_write(range.start, source)
     }
 
@@ -192,7 +193,7 @@ impl MappedMemory {
         if range.is_empty() {
             return Ok(());
         }
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         {
             let context = self.allocation.resource().context();
             let (cuda, _current) = (context.driver().raw(), context.bind()?);

@@ -86,7 +86,7 @@ impl SharedMemory {
     pub fn device_write<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("SharedMemory::device_write", offset, source.len())?;
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         self.allocation.device_write(range.start, source)
     }
 

@@ -1,10 +1,11 @@
 //! Plain device memory.
 
-use super::Accessibility;
-use super::kind;
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
+use crate::descriptor::{Descriptor, ExportKind};
 use crate::error::call;
-use crate::ipc::{Descriptor, ExportKind, memory};
+use crate::ipc::memory;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+};
 use crate::{Context, Result, SharedBuffer, Stream};
 use bytemuck::AnyBitPattern;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Memory that the driver moves between device and host.
 
-use super::Accessibility;
 use super::device::DRIVER_ALIGNMENT;
-use super::kind;
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, out_of_memory};
 use crate::error::call;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+};
 use crate::{Context, Feature, Result, Stream, Support};
 use core::ptr;
 use cuda_sys::CUmemAttach_flags;

@@ -1,11 +1,11 @@
 //! Page-locked memory of the host.
 
-use super::Accessibility;
-use super::host::out_of_host_memory;
-use super::kind;
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment};
 use crate::error::call;
 use crate::host_copy::store_fence;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, host::out_of_host_memory,
+    kind,
+};
 use crate::{Context, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};

@@ -1,12 +1,13 @@
 //! Memory of the program's own that devices may use.
 
-use super::Accessibility;
-use super::host::{no_room, out_of_host_memory};
-use super::kind;
 use super::pinned::device_pointer;
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_alignment};
 use crate::buffer::{Buffer, Refused};
 use crate::error::call;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
+    host::{no_room, out_of_host_memory},
+    kind,
+};
 use crate::{Context, Error, Feature, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;

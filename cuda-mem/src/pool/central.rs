@@ -14,7 +14,7 @@ use super::strays::Strays;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
 use crate::graph::captures_under_way;
-use crate::memory::{Block, SharedResource, check_alignment, check_not_capturing};
+use crate::resource::{Block, SharedResource, check_alignment, check_not_capturing};
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;

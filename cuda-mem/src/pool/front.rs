@@ -6,7 +6,7 @@
 use super::classes::CLASSES;
 use super::gate::Gate;
 use super::sync::{AtomicU64, Ordering};
-use crate::memory::Block;
+use crate::resource::Block;
 use core::array;
 
 /// How many streams one front keeps blocks for.

@@ -2,7 +2,7 @@
 
 use super::front::{Freed, Fronts, Sum, Tally};
 use super::gate::Gate;
-use crate::memory::Block;
+use crate::resource::Block;
 
 fn block(number: u64, size: usize) -> Block {
     Block::device(number, size)

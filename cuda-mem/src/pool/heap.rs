@@ -3,7 +3,7 @@
 
 use super::order::{Clock, Order};
 use super::statistics::Figure;
-use crate::memory::Block;
+use crate::resource::Block;
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorError, SuballocatorOptions};
 use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;

@@ -17,7 +17,7 @@ mod front;
 #[path = "gate.rs"]
 mod gate;
 
-use crate::memory::Block;
+use crate::resource::Block;
 use front::{Freed, Fronts, Sum, Tally};
 use gate::Gate;
 use loom::sync::{Arc, Mutex};

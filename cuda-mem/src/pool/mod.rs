@@ -73,7 +73,7 @@ mod threads;
 mod tickets;
 mod watch;
 
-use crate::memory::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use central::{Core, State};
 use core::fmt;

@@ -7,7 +7,7 @@ use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{captures, reach};
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::memory::{Block, SharedResource};
+use crate::resource::{Block, SharedResource};
 use crate::trace::Action;
 use crate::{Error, Result, Stream};
 

@@ -2,7 +2,7 @@
 
 use super::central::Core;
 use super::threads::{front_count, thread_number};
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use std::sync::Arc;
 

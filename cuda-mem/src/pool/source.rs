@@ -2,7 +2,7 @@
 
 use crate::context::Liveness;
 use crate::graph::RelaxedCalls;
-use crate::memory::{Block, SharedResource};
+use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 
 /// A source, and what is known of its memory.
@@ -109,7 +109,7 @@ macro_rules! memory_of_source {
             self.source.upstream.context()
         }
 
-        fn accessibility(&self) -> $crate::memory::Accessibility {
+        fn accessibility(&self) -> $crate::resource::Accessibility {
             self.source.upstream.accessibility()
         }
 
@@ -117,11 +117,11 @@ macro_rules! memory_of_source {
             self.source.upstream.is_on_device()
         }
 
-        fn atom(&self, _block: $crate::memory::Block) -> usize {
+        fn atom(&self, _block: $crate::resource::Block) -> usize {
             self.source.atom
         }
 
-        fn is_coherent(&self, _block: $crate::memory::Block) -> bool {
+        fn is_coherent(&self, _block: $crate::resource::Block) -> bool {
             self.source.is_coherent
         }
 

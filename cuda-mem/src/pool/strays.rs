@@ -1,6 +1,6 @@
 //! Blocks of the fallback: what a pool has given out without having it.
 
-use crate::memory::{Block, SharedResource};
+use crate::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;

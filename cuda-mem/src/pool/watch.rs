@@ -3,7 +3,7 @@
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
 use crate::adaptor::{Account, LeakReport};
-use crate::memory::Block;
+use crate::resource::Block;
 use crate::trace::{Action, Ring, Trace};
 use crate::{Result, Stream};
 use std::panic::{AssertUnwindSafe, catch_unwind};

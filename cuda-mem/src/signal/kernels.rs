@@ -2,53 +2,11 @@
 
 use super::streams::check_stream;
 use super::{Consumer, Flag, Producer, RingDescriptor};
-use crate::error::call;
+use crate::kernels::Kernel;
 use crate::{Context, Result, Stream};
-use core::ffi::{CStr, c_void};
+use core::ffi::c_void;
 use core::ptr;
 use core::time::Duration;
-use cuda_sys::CUfunction;
-
-/// Ends with the zero that the driver looks for.
-const PTX: &str = concat!(include_str!("../kernels/signal.ptx"), "\0");
-
-/// The kernels' handles. They end with their context.
-#[derive(Debug)]
-pub(crate) struct Functions {
-    echo_flag: CUfunction,
-    echo_ring: CUfunction,
-    count_ring: CUfunction,
-    sum_ring: CUfunction,
-    nothing: CUfunction,
-}
-
-// SAFETY: a CUfunction is a token that every thread may pass to the driver.
-unsafe impl Send for Functions {}
-// SAFETY: as above.
-unsafe impl Sync for Functions {}
-
-impl Functions {
-    /// Loads the kernels. The module is left to the context, which unloads it when it ends.
-    pub fn load(context: &Context) -> Result<Self> {
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let mut module = ptr::null_mut();
-        // SAFETY: the text ends with a zero, and `module` is writable.
-        unsafe { call!(cuda.cuModuleLoadData(&mut module, PTX.as_ptr().cast())) }?;
-        let function = |name: &CStr| -> Result<CUfunction> {
-            let mut function = ptr::null_mut();
-            // SAFETY: the module is loaded, and `function` is writable.
-            unsafe { call!(cuda.cuModuleGetFunction(&mut function, module, name.as_ptr())) }?;
-            Ok(function)
-        };
-        Ok(Self {
-            echo_flag: function(c"cuda_mem_echo_flag")?,
-            echo_ring: function(c"cuda_mem_echo_ring")?,
-            count_ring: function(c"cuda_mem_count_ring")?,
-            sum_ring: function(c"cuda_mem_sum_ring")?,
-            nothing: function(c"cuda_mem_nothing")?,
-        })
-    }
-}
 
 /// Kernels of one thread that answer the CPU, to try signals and to measure them, and as models for kernels of your own:
 /// they are `cuda-mem/src/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
@@ -217,12 +175,11 @@ impl SignalKernels {
     /// # Safety
     ///
     /// The arguments point to values of the kernel's parameters; what they name lives until the kernel has ended.
-    unsafe fn launch(&self, function: CUfunction, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
+    unsafe fn launch(&self, kernel: Kernel, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
         check_stream("SignalKernels", &self.context, stream)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
-        let (stream, arguments, none) = (stream.raw(), arguments.as_mut_ptr(), ptr::null_mut());
         // SAFETY: this function's contract.
-        unsafe { call!(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none)) }
+        unsafe { kernel.launch(cuda, 1, 1, arguments, stream.raw()) }
     }
 }
 

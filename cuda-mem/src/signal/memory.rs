@@ -5,7 +5,8 @@ use super::compare::SignalWord;
 use crate::context::Liveness;
 use crate::host_copy;
 use crate::mapped::{Pending, SharedMemory};
-use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory, check_not_capturing};
+use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
+use crate::resource::check_not_capturing;
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use core::fmt;
@@ -76,7 +77,7 @@ struct Chunk {
 #[expect(dead_code, reason = "held for its drop")]
 enum Owner {
     Mapped(SharedMemory),
-    Pinned(Buffer<u8, crate::memory::kind::Pinned>),
+    Pinned(Buffer<u8, crate::resource::kind::Pinned>),
 }
 
 // SAFETY: the address is the owner's memory, which any thread may reach by atomic words and by the ring's protocol.

@@ -91,7 +91,6 @@ pub use compare::{Comparison, SignalWord};
 pub use counter::{Counter, DeviceCounter};
 pub use error::SignalError;
 pub use flag::Flag;
-pub(crate) use kernels::Functions;
 pub use kernels::SignalKernels;
 pub use placement::{Placement, Waiter};
 pub use ring::{ByteConsumer, ByteProducer, Consumer, Producer, RingDescriptor};

@@ -54,15 +54,14 @@ mod classes;
 mod error;
 mod free_lists;
 mod nodes;
+mod records;
 mod ring;
 mod slab;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{
-    Block, BlockId, BlockInfo, Freed, MAX_GRANULARITY, MAX_SIZE, RangeInfo, RegionId, RegionInfo, Suballocator,
-    SuballocatorOptions,
-};
+pub use allocator::{MAX_GRANULARITY, MAX_SIZE, Suballocator};
 pub use error::SuballocatorError;
+pub use records::{Block, BlockId, BlockInfo, Freed, RangeInfo, RegionId, RegionInfo, SuballocatorOptions};
 pub use ring::{Ring, RingBlock, RingError};
 pub use slab::{ChunkId, FreedSlot, Slabs, SlabsError, Slot, SlotClass, SlotId};

@@ -41,6 +41,7 @@
 mod error;
 mod format;
 mod latency;
+pub(crate) mod name;
 mod plan;
 mod read;
 mod replay;

@@ -1,7 +1,7 @@
 //! Doing a trace again.
 
 use super::{Latency, Operation, Plan, Step};
-use crate::memory::{Block, SharedResource};
+use crate::resource::{Block, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -280,7 +280,8 @@ mod tests {
     use super::*;
     use crate::Driver;
     use crate::adaptor::{Limit, Statistics};
-    use crate::memory::{DeviceMemory, ResourceHandle};
+    use crate::memory::DeviceMemory;
+    use crate::resource::ResourceHandle;
 
     /// A trace of three threads that free each other's blocks.
     fn woven(blocks: u64) -> Plan {

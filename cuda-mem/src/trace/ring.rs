@@ -1,8 +1,8 @@
 //! A bounded record of events: the newest ones stay.
 
+use super::name::current_name;
 use super::{Action, Trace, TraceEvent};
-use crate::adaptor::current_name;
-use crate::memory::Block;
+use crate::resource::Block;
 use crate::{Result, Stream};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,8 +2,7 @@
 
 use crate::buffer::{SharedBuffer, Viewed};
 use crate::context::ForeignOwner;
-use crate::memory::kind::Any;
-use crate::memory::{Accessibility, SharedResource};
+use crate::resource::{Accessibility, SharedResource, kind::Any};
 use crate::{Context, Result, Stream};
 use core::marker::PhantomData;
 

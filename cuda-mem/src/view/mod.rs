@@ -37,7 +37,6 @@ mod parts;
 mod strided;
 
 pub use copy::ViewCopyOptions;
-pub(crate) use copy::{Axis, Pattern};
 pub use error::ViewError;
 pub use host::{HostElements, HostElementsMut};
 pub use layout::{Index, LayoutError, MAX_DIMENSIONS, Order, Quantity, StridedLayout};

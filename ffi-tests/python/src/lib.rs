@@ -3,20 +3,18 @@
 //!
 //! Everything is a pointer, and null is an error, whose text is `interchange_error`'s.
 
+mod arrow;
+mod dlpack;
+
 use cuda_mem::interchange::array_interface::ArrayInterface;
-use cuda_mem::interchange::arrow::{
-    ArrayNode, ArrowDeviceArray, ArrowDeviceArrayStream, ArrowSchema, DeviceArray, DeviceArrayStream, Schema,
-};
-use cuda_mem::interchange::dlpack::{DLManagedTensor, DLManagedTensorVersioned, ManagedTensor};
-use cuda_mem::interchange::{
-    Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice,
-};
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor, StreamName, Tensor, TensorDevice};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::{Buffer, Context, DataType, Driver, Error, Stream};
 use std::cell::RefCell;
 use std::error::Error as StdError;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -255,97 +253,6 @@ pub unsafe extern "C" fn interchange_describe(tensor: &SharedTensor) -> *const c
     keep(&TEXT, &json.to_string())
 }
 
-/// How a tensor is exported: a word of bits.
-const READ_ONLY: u32 = 1;
-const COPY: u32 = 2;
-const LEGACY: u32 = 4;
-const TO_CPU: u32 = 8;
-
-/// Exports a tensor by DLPack. `stream` is the consumer's number, 0 where it says nothing. A copy comes from pinned memory
-/// where the CPU wants it, else from the tensor's own kind.
-///
-/// # Safety
-///
-/// Session and tensor live; a stream's handle lives until the deleter is called.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_to_dlpack(
-    session: &Session,
-    tensor: &SharedTensor,
-    stream: i64,
-    how: u32,
-) -> *mut c_void {
-    let export = || -> Outcome<*mut c_void> {
-        let theirs = match StreamName::from_dlpack((stream != 0).then_some(stream))? {
-            // SAFETY: this function's contract.
-            name if stream != 0 => unsafe { name.stream(&session.context) },
-            _ => None,
-        };
-        let consumer = match &theirs {
-            Some(theirs) => Consumer::Stream(theirs),
-            None if stream == -1 => Consumer::Unordered,
-            None => Consumer::Unsaid,
-        };
-        let kind = match tensor.tensor().device() {
-            TensorDevice::Cuda(_) if how & TO_CPU == 0 => 0,
-            TensorDevice::CudaManaged => 2,
-            _ => 1,
-        };
-        let resource = session.resource(kind)?;
-        let managed = tensor.to_dlpack(&ExportOptions {
-            consumer,
-            release: Release::AfterStream,
-            read_only: how & READ_ONLY != 0,
-            copying: if how & COPY != 0 { Copying::Always } else { Copying::WhereNeeded },
-            device: (how & TO_CPU != 0).then_some(TensorDevice::Cpu),
-            resource: Some(&resource),
-        })?;
-        Ok(match how & LEGACY {
-            0 => managed.into_versioned().cast(),
-            _ => managed.into_legacy()?.cast(),
-        })
-    };
-    run(export).unwrap_or(ptr::null_mut())
-}
-
-/// Calls the deleter of what was exported and not consumed.
-///
-/// # Safety
-///
-/// From `interchange_to_dlpack`, and not consumed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_end_dlpack(managed: *mut c_void, legacy: bool) {
-    // SAFETY: this function's contract.
-    unsafe {
-        match legacy {
-            true => drop(ManagedTensor::from_legacy(managed.cast::<DLManagedTensor>())),
-            false => drop(ManagedTensor::from_versioned(managed.cast::<DLManagedTensorVersioned>())),
-        }
-    }
-}
-
-/// Takes a tensor of DLPack's over; its work is ordered on the session's stream, and its end waits for that.
-///
-/// # Safety
-///
-/// The session is open; the tensor is one, and is consumed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_from_dlpack(
-    session: &Session,
-    managed: *mut c_void,
-    legacy: bool,
-) -> *mut SharedTensor {
-    boxed(|| {
-        // SAFETY: this function's contract; the caller has ordered it before the session's stream.
-        unsafe {
-            let managed = match legacy {
-                true => ManagedTensor::from_legacy(managed.cast())?,
-                false => ManagedTensor::from_versioned(managed.cast())?,
-            };
-            Ok(managed.check()?.into_shared(&session.stream, None)?)
-        }
-    })
-}
-
 /// The tensor's array interface as JSON, CUDA's or numpy's. Valid until the next call on this thread.
 ///
 /// # Safety
@@ -379,137 +286,6 @@ pub unsafe extern "C" fn interchange_from_array_interface(
             }
         })
     })
-}
-
-fn format_of(data_type: DataType) -> Outcome<&'static str> {
-    Ok(match data_type {
-        DataType::INT8 => "c",
-        DataType::INT32 => "i",
-        DataType::INT64 => "l",
-        DataType::FLOAT32 => "f",
-        DataType::FLOAT64 => "g",
-        other => return Err(format!("{other} has no letter here").into()),
-    })
-}
-
-/// The tensor as one column of Arrow's, without missing values.
-fn column(tensor: &SharedTensor) -> Outcome<(ArrayNode, Schema)> {
-    let format = format_of(tensor.tensor().data_type())?;
-    let buffers = vec![None, Some(tensor.memory().clone())];
-    let node = ArrayNode { length: tensor.tensor().len(), null_count: Some(0), buffers, ..ArrayNode::default() };
-    Ok((node, Schema::new(format)))
-}
-
-/// Exports a tensor as an array of Arrow's.
-///
-/// # Safety
-///
-/// Session and tensor live; there is room for both structures.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_to_arrow(
-    session: &Session,
-    tensor: &SharedTensor,
-    array: *mut ArrowDeviceArray,
-    schema: *mut ArrowSchema,
-    as_cpu: bool,
-) -> i32 {
-    code(|| {
-        let (node, kind) = column(tensor)?;
-        let mut exported = node.export(&session.stream)?.into_raw();
-        if as_cpu {
-            // For consumers that know no other device: pinned and managed memory is the CPU's as well.
-            session.stream.synchronize()?;
-            (exported.device_type, exported.sync_event) = (1, ptr::null_mut());
-        }
-        // SAFETY: this function's contract.
-        unsafe {
-            schema.write(kind.export()?);
-            array.write(exported);
-        }
-        Ok(())
-    })
-}
-
-/// Takes an array of numbers over, without missing values, after its event.
-///
-/// # Safety
-///
-/// The session is open; both are structures of Arrow's, and are consumed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_from_arrow(
-    session: &Session,
-    array: *mut ArrowDeviceArray,
-    schema: *mut ArrowSchema,
-) -> *mut SharedTensor {
-    boxed(|| {
-        // SAFETY: this function's contract.
-        unsafe {
-            let kind = Schema::import(schema.as_mut().ok_or("no schema")?)?;
-            let array = DeviceArray::from_raw(array)?.check()?;
-            let numbers = [DataType::INT8, DataType::INT32, DataType::INT64, DataType::FLOAT32, DataType::FLOAT64];
-            let data_type = numbers.into_iter().find(|number| format_of(*number).ok() == Some(&kind.format));
-            let data_type = data_type.ok_or_else(|| format!("format {:?} is none of numbers", kind.format))?;
-            array.wait(&session.stream)?;
-            let node = array.node();
-            let [_, values] = node.buffers[..] else { return Err("an array of numbers has two buffers".into()) };
-            let size = data_type.padded_size();
-            let buffer = array.buffer(values, (node.offset + node.length) * size, &session.stream)?;
-            let shape = [i64::try_from(node.length)?];
-            Ok(buffer.tensor().with_type_and_layout(data_type, node.offset * size, &shape, None)?)
-        }
-    })
-}
-
-/// Exports a stream of as many arrays, each of the tensor.
-///
-/// # Safety
-///
-/// Session and tensor live; there is room for the structure.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_to_arrow_stream(
-    session: &Session,
-    tensor: &SharedTensor,
-    count: usize,
-    out: *mut ArrowDeviceArrayStream,
-) -> i32 {
-    code(|| {
-        let (node, kind) = column(tensor)?;
-        let stream = session.stream.clone();
-        let table = ArrayNode {
-            length: node.length,
-            null_count: Some(0),
-            buffers: vec![None],
-            children: vec![node],
-            ..ArrayNode::default()
-        };
-        let schema = Schema { children: vec![Schema { name: "x".into(), ..kind }], ..Schema::new("+s") };
-        let arrays = (0..count).map(move |_| {
-            let mut array = table.export(&stream)?.into_raw();
-            stream.synchronize()?;
-            (array.device_type, array.sync_event) = (1, ptr::null_mut());
-            // SAFETY: exported just now.
-            Ok(unsafe { DeviceArray::from_raw(&mut array) }?)
-        });
-        // SAFETY: this function's contract.
-        unsafe { out.write(DeviceArrayStream::new(schema, TensorDevice::Cpu, arrays).into_raw()) };
-        Ok(())
-    })
-}
-
-/// Counts the rows of a stream of arrays, which is consumed; -1 is an error.
-///
-/// # Safety
-///
-/// The stream is one of Arrow's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn interchange_count_rows(stream: *mut ArrowDeviceArrayStream) -> i64 {
-    let rows = run(|| {
-        // SAFETY: this function's contract.
-        let mut stream = unsafe { DeviceArrayStream::from_raw(stream) }?;
-        stream.schema()?;
-        stream.try_fold(0, |rows, array| Ok(rows + array?.check()?.node().length as i64))
-    });
-    rows.unwrap_or(-1)
 }
 
 /// The time of an export and import by DLPack without the driver, in nanoseconds, the mean of so many.

@@ -2,7 +2,7 @@
 
 use crate::error::call;
 use crate::host_copy;
-use crate::memory::{Block, SharedResource};
+use crate::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;

@@ -8,7 +8,7 @@ use super::zones::Zones;
 use crate::adaptor::current_name;
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::memory::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
+use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ mod error;
 
 use super::shared::{adopt, device_of};
 use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorParts};
-use crate::memory::PointerInfo;
+use crate::resource::PointerInfo;
 use crate::{DataType, Error, ForeignOwner, Result, Stream};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};

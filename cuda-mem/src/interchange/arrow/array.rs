@@ -5,7 +5,7 @@ use super::owned::DeviceArray;
 use super::raw::{ArrowArray, ArrowDeviceArray};
 use crate::interchange::dlpack::DLDevice;
 use crate::interchange::{TensorDevice, device_of};
-use crate::memory::kind::Any;
+use crate::resource::kind::Any;
 use crate::{Error, Event, Result, SharedBuffer, Stream};
 use core::ffi::c_void;
 use core::ptr;

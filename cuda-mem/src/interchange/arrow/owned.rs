@@ -7,7 +7,7 @@ use super::schema::MAX_DEPTH;
 use crate::error::call;
 use crate::interchange::dlpack::DLDevice;
 use crate::interchange::{SharedTensor, Tensor, TensorDevice, TensorParts};
-use crate::memory::kind::Any;
+use crate::resource::kind::Any;
 use crate::{Context, DataType, Error, Result, SharedBuffer, Stream};
 use core::mem::ManuallyDrop;
 use cuda_sys::CUevent;

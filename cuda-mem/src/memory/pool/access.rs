@@ -2,7 +2,7 @@
 
 use super::{DriverPool, Inner};
 use crate::error::call;
-use crate::memory::Kind;
+use crate::resource::Kind;
 use crate::{Device, Error, Result};
 use core::slice;
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};

@@ -8,16 +8,16 @@ mod pinned;
 mod sharing;
 mod slab;
 
-use super::Accessibility;
-use super::host::out_of_host_memory;
-use super::kind::{self, Kind};
-use super::resource::{
-    Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, out_of_memory,
-};
 use crate::context::Liveness;
+use crate::descriptor::Descriptor;
 use crate::error::call;
-use crate::ipc::Descriptor;
 use crate::memory::device::DRIVER_ALIGNMENT;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing,
+    host::out_of_host_memory,
+    kind::{self, Kind},
+    out_of_memory,
+};
 use crate::{Context, Feature, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

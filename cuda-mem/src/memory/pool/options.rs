@@ -1,7 +1,7 @@
 //! How a pool is made.
 
 use crate::Device;
-use crate::memory::Location;
+use crate::resource::Location;
 
 /// How a pool is made.
 ///

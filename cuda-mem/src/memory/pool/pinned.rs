@@ -3,8 +3,7 @@
 use super::slab::SlabPool;
 use super::{DriverPool, DriverPoolOptions, Inner, Ownership};
 use crate::error::call;
-use crate::memory::location::check_node;
-use crate::memory::{Accessibility, Location, kind};
+use crate::resource::{Accessibility, Location, check_node, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
 use core::ptr;
 use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUresult, Capability};

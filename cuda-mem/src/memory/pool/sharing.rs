@@ -1,11 +1,10 @@
 //! Pools of several processes.
 
 use super::{DevicePool, DriverPool, Inner, Ownership, PinnedPool};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, ProcessId, duplicate, random};
 use crate::error::call;
-use crate::ipc::{
-    Descriptor, DescriptorError, ExportKind, Imports, Key, PoolExport, PoolId, ProcessId, duplicate, memory, random,
-};
-use crate::memory::{Accessibility, Block, Kind, ResourceHandle};
+use crate::ipc::{Imports, PoolExport, memory};
+use crate::resource::{Accessibility, Block, Kind, ResourceHandle};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
 use bytemuck::AnyBitPattern;
 use core::ptr;

@@ -1,8 +1,10 @@
 //! Buffers that grow.
 
 use super::{Growth, VirtualMemory};
-use crate::memory::ResourceHandle;
-use crate::memory::kind::{self, Kind};
+use crate::resource::{
+    ResourceHandle,
+    kind::{self, Kind},
+};
 use crate::{Buffer, Error, Result, Stream};
 use bytemuck::Zeroable;
 use core::fmt;

@@ -4,7 +4,7 @@ use super::Inner;
 use super::mapping::Mapping;
 use super::physical::round_up;
 use crate::error::call;
-use crate::memory::resource::{Block, check_not_capturing};
+use crate::resource::{Block, check_not_capturing};
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;

@@ -8,12 +8,13 @@ mod physical;
 mod reservation;
 mod sharing;
 
-use super::Accessibility;
-use super::kind::{self, Kind};
-use super::resource::{Block, MemoryResource, ResourceHandle, SharedResource, check_not_capturing};
 use crate::buffer::Access;
 use crate::context::Liveness;
-use crate::ipc::Descriptor;
+use crate::descriptor::Descriptor;
+use crate::resource::{
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_not_capturing,
+    kind::{self, Kind},
+};
 use crate::{Buffer, Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

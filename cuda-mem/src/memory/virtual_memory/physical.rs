@@ -1,9 +1,9 @@
 //! Physical memory: bytes without an address.
 
 use super::end_detached;
+use crate::descriptor::{DescriptorError, duplicate};
 use crate::error::call;
-use crate::ipc::{DescriptorError, duplicate};
-use crate::memory::resource::out_of_memory;
+use crate::resource::out_of_memory;
 use crate::{Context, Error, Feature, Result};
 use core::{fmt, ptr};
 use cuda_sys::{

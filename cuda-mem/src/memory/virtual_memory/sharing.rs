@@ -2,9 +2,9 @@
 
 use super::physical::{PhysicalLocation, PhysicalMemory};
 use super::{Inner, VirtualMemory};
-use crate::ipc::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, VirtualDescriptor, VirtualExport};
-use crate::memory::resource::check_not_capturing;
-use crate::memory::{Block, Kind, ResourceHandle};
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS};
+use crate::ipc::{VirtualDescriptor, VirtualExport};
+use crate::resource::{Block, Kind, ResourceHandle, check_not_capturing};
 use crate::{Error, Result, SharedBuffer, Stream};
 use bytemuck::AnyBitPattern;
 use cuda_sys::CUdeviceptr;

@@ -3,11 +3,11 @@
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use super::slots::Slots;
 use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::memory::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
 use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::source::{Source, memory_of_source};
 use crate::pool::{Figure, Reuse};
+use crate::resource::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
 use crate::suballocator::SlabsError;
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;

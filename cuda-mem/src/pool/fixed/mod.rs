@@ -4,7 +4,7 @@ mod central;
 mod options;
 mod slots;
 
-use crate::memory::{Kind, ResourceHandle, SharedResource};
+use crate::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
 use central::Core;
 use core::fmt;

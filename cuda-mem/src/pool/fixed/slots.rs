@@ -4,9 +4,9 @@
 //! A block that a stream frees goes to the end of the stream's queue, and the stream takes its next block from there. For
 //! other streams the queue's front counts: it was freed first, so no other ticket of the queue passes before it.
 
-use crate::memory::Block;
 use crate::pool::order::Waiting;
 use crate::pool::tickets::{Ticket, Tickets};
+use crate::resource::Block;
 use crate::suballocator::{ChunkId, Slabs, SlabsError, SlotClass, SlotId};
 use std::collections::VecDeque;
 

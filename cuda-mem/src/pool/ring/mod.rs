@@ -5,7 +5,7 @@ mod options;
 mod queue;
 mod upload;
 
-use crate::memory::{Kind, ResourceHandle, SharedResource};
+use crate::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
 use central::Core;
 use core::fmt;

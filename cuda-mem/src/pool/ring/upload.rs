@@ -3,8 +3,8 @@
 use super::RingPool;
 use crate::buffer::{Access, Buffer};
 use crate::host_copy;
-use crate::memory::{HostAccessible, Kind};
 use crate::range::span_elements;
+use crate::resource::{HostAccessible, Kind};
 use crate::{Error, Result};
 use bytemuck::NoUninit;
 

@@ -1,6 +1,7 @@
 //! Copies between views of one shape.
 
 mod bits;
+mod kernel;
 mod pattern;
 mod plan;
 mod processor;
@@ -11,14 +12,12 @@ mod tests;
 use super::memory::Memory;
 use super::{Order, StridedLayout, StridedView, ViewError};
 use crate::buffer::Access;
-use crate::memory::SharedResource;
+use crate::resource::SharedResource;
 use crate::{Element, Error, Result, Stream};
 use bytemuck::AnyBitPattern;
 use pattern::{Reach, Strides};
 use plan::{How, Reached, Side};
 use run::Run;
-
-pub(crate) use pattern::{Axis, Pattern};
 
 /// How a copy between views is done.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,14 +1,15 @@
 //! Does the steps of a plan.
 
+use super::kernel::copy_by_kernel;
+use super::pattern::Pattern;
 use super::plan::{How, Place, Reached, Step, size_of_temporary};
 use super::{ViewCopyOptions, processor};
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
-use crate::memory::kind::Any;
-use crate::memory::{DeviceMemory, DevicePool, SharedResource};
-use crate::view::Pattern;
+use crate::memory::{DeviceMemory, DevicePool};
+use crate::resource::{SharedResource, kind::Any};
 use crate::view::memory::Memory;
-use crate::{Buffer, Context, Result, Stream, memory::ResourceHandle};
+use crate::{Buffer, Context, Result, Stream, resource::ResourceHandle};
 use core::mem::MaybeUninit;
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
 
@@ -135,7 +136,7 @@ impl<'a> Run<'a> {
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
                 How::Planes => copy_planes(pattern, to_start, from_start, stream),
                 How::Runs => copy_runs(pattern, to, from, stream),
-                How::Kernel => stream.context().strided_kernels()?.copy(pattern, to, from, stream),
+                How::Kernel => copy_by_kernel(pattern, to, from, stream),
             }
         }
     }

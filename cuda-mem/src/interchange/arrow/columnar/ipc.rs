@@ -3,7 +3,7 @@
 
 use super::{DeviceBatch, expect, structure};
 use crate::interchange::arrow::{ArrayNode, ArrowError};
-use crate::memory::{Kind, ResourceHandle, kind::Any};
+use crate::resource::{Kind, ResourceHandle, kind::Any};
 use crate::{Buffer, Error, Result, SharedBuffer, Stream};
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message};

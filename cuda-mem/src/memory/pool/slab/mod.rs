@@ -6,9 +6,11 @@
 mod policy;
 
 use super::{DriverPoolOptions, PoolAttributes};
-use crate::memory::host::{no_room, physical_memory};
 use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
-use crate::memory::resource::Block;
+use crate::resource::{
+    Block,
+    host::{no_room, physical_memory},
+};
 use crate::{Context, Error, Event, Result, Stream};
 use core::fmt;
 use core::ptr;

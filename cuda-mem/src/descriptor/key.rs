@@ -1,0 +1,112 @@
+//! What shows that a descriptor of a pool's memory comes from a process that was given the pool.
+//!
+//! Real drivers do not check the handle of a pool's memory, and crash on some that were changed. So each pool has a
+//! random key, which travels with it, and no handle reaches the driver without a tag that was made with it.
+
+use super::random;
+use super::{Descriptor, ProcessId};
+use crate::Result;
+use core::fmt;
+use core::hash::Hasher;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// A pool's key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key([u8; 16]);
+
+/// Shows that who made a descriptor had the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(pub(super) [u8; 16]);
+
+impl Tag {
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl Key {
+    pub fn new() -> Result<Self> {
+        Ok(Self(random()?))
+    }
+
+    /// The key that a pool's descriptor brings.
+    pub fn of(pool: &Descriptor) -> Self {
+        Self(super::array(&pool.payload, 0))
+    }
+
+    /// Lets a pool's descriptor bring the key.
+    pub fn put(&self, pool: &mut Descriptor) {
+        pool.payload[..16].copy_from_slice(&self.0);
+    }
+
+    pub fn sign(&self, memory: &mut Descriptor) {
+        memory.tag = self.tag(memory);
+    }
+
+    pub fn has_signed(&self, memory: &Descriptor) -> bool {
+        // All bytes are compared, whichever differ: the time tells a liar nothing.
+        self.tag(memory).0.iter().zip(memory.tag.0).fold(0, |all, (one, other)| all | (one ^ other)) == 0
+    }
+
+    /// Of all that says which allocation it is. Not of the part, so that what was imported is passed on with its tag when
+    /// a slice of it is; nor of what the exporter alone goes by, who compares it with what he said.
+    fn tag(&self, memory: &Descriptor) -> Tag {
+        let process = ProcessId { number: 0, nonce: 0 };
+        let whole = Descriptor { process, allocation: 0, offset: 0, length: 0, tag: Tag::NONE, ..*memory };
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(&whole.to_bytes());
+        Tag(hasher.finish128().as_bytes())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ExportKind, PoolId};
+    use super::*;
+    use crate::Uuid;
+
+    #[test]
+    fn every_changed_byte_that_says_which_memory_it_is_breaks_the_tag() -> Result<()> {
+        let mut memory = Descriptor {
+            kind: ExportKind::PoolMemory,
+            files: 0,
+            device: Uuid([1; 16]),
+            pool: PoolId([2; 16]),
+            process: ProcessId { number: 3, nonce: 4 },
+            allocation: 5,
+            size: 1 << 40,
+            offset: 0,
+            length: 0,
+            payload: core::array::from_fn(|n| n as u8),
+            tag: Tag::NONE,
+        };
+        let key = Key::new()?;
+        assert!(!key.has_signed(&memory));
+        key.sign(&mut memory);
+        assert!(key.has_signed(&memory));
+        assert!(!Key::new()?.has_signed(&memory));
+        assert!(key.has_signed(&memory.with_part(10, 20)?));
+        let bytes = memory.to_bytes();
+        let signed = [16..48, 72..80, 96..176];
+        for at in signed.into_iter().flatten() {
+            let mut changed = bytes;
+            changed[at] ^= 0x10;
+            let sum = super::super::checksum(&changed[..176]);
+            changed[176..].copy_from_slice(&sum.to_le_bytes());
+            assert!(!key.has_signed(&Descriptor::from_bytes(&changed)?), "byte {at}");
+        }
+        // Nothing shows the key.
+        assert_eq!(format!("{key:?}"), "Key(..)");
+        Ok(())
+    }
+}

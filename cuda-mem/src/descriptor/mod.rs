@@ -1,0 +1,495 @@
+//! What a process tells another about memory, or an event, that it shares.
+
+mod error;
+mod key;
+mod process;
+
+use crate::{Context, Error, Result, Uuid};
+use core::fmt;
+use core::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+pub use error::DescriptorError;
+pub(crate) use key::{Key, Tag};
+pub(crate) use process::random;
+
+/// The most file descriptors with a message.
+pub const MAX_FILE_DESCRIPTORS: usize = 64;
+
+/// What a descriptor describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExportKind {
+    /// A pool of the driver, with one file descriptor.
+    Pool,
+    /// Memory of such a pool.
+    PoolMemory,
+    /// Memory of cuMemAlloc.
+    DeviceMemory,
+    /// Mapped memory, with one file descriptor.
+    Mapped,
+    /// An event.
+    Event,
+    /// Virtual memory, with one file descriptor for each chunk of physical memory.
+    VirtualMemory,
+}
+
+impl ExportKind {
+    const ALL: [(u16, Self); 6] = [
+        (1, Self::Pool),
+        (2, Self::PoolMemory),
+        (3, Self::DeviceMemory),
+        (4, Self::Mapped),
+        (5, Self::Event),
+        (6, Self::VirtualMemory),
+    ];
+
+    fn number(self) -> u16 {
+        match self {
+            Self::Pool => 1,
+            Self::PoolMemory => 2,
+            Self::DeviceMemory => 3,
+            Self::Mapped => 4,
+            Self::Event => 5,
+            Self::VirtualMemory => 6,
+        }
+    }
+
+    /// How many file descriptors travel with it.
+    pub fn file_descriptors(self) -> RangeInclusive<usize> {
+        match self {
+            Self::Pool | Self::Mapped => 1..=1,
+            Self::PoolMemory | Self::DeviceMemory | Self::Event => 0..=0,
+            Self::VirtualMemory => 0..=MAX_FILE_DESCRIPTORS,
+        }
+    }
+
+    /// Whether it is memory, with a size.
+    fn is_memory(self) -> bool {
+        matches!(self, Self::PoolMemory | Self::DeviceMemory | Self::Mapped | Self::VirtualMemory)
+    }
+}
+
+impl fmt::Display for ExportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool => "a pool",
+            Self::PoolMemory => "memory of a pool",
+            Self::DeviceMemory => "memory of cuMemAlloc",
+            Self::Mapped => "mapped memory",
+            Self::Event => "an event",
+            Self::VirtualMemory => "virtual memory",
+        })
+    }
+}
+
+/// Names a pool that can be shared, the same in every process that has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub [u8; 16]);
+
+impl PoolId {
+    /// No pool.
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Tells processes apart, later ones with the same number too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    /// The system's number of the process.
+    pub number: u32,
+    /// A random number that the process chose when it first exported something.
+    pub nonce: u64,
+}
+
+/// What the importing process needs to know, beside the file descriptors. Plain data, from a process that may err or
+/// lie: each import checks it, as [the module](super#what-is-protected) says, and reaches nothing but what the driver
+/// gives for it. It is made by an export, and read from [bytes](Self::from_bytes).
+///
+/// Sizes and offsets are in bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    pub(crate) kind: ExportKind,
+    /// How many file descriptors travel with it.
+    pub(crate) files: u32,
+    pub(crate) device: Uuid,
+    pub(crate) pool: PoolId,
+    pub(crate) process: ProcessId,
+    /// The number by which that process knows the allocation; 0 for what is no memory.
+    pub(crate) allocation: u64,
+    pub(crate) size: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    /// The driver's handle.
+    pub(crate) payload: [u8; 64],
+    /// Made with the pool's key; zeros for what is no memory of a pool.
+    pub(crate) tag: Tag,
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor")
+            .field("kind", &self.kind)
+            .field("device", &self.device)
+            .field("process", &self.process.number)
+            .field("size", &self.size)
+            .field("offset", &self.offset)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+const MAGIC: [u8; 8] = *b"cmShared";
+const VERSION: u16 = 1;
+/// Where the checksum of all bytes before it stands.
+const SUM_AT: usize = 176;
+/// Where in a payload without a handle the NUMA node stands, behind a word that says whether there is one.
+const NODE_AT: usize = 36;
+
+impl Descriptor {
+    /// The size of its form in bytes.
+    pub const SIZE: usize = SUM_AT + 8;
+
+    /// A descriptor of this process.
+    pub(crate) fn new(kind: ExportKind, context: &Context) -> Result<Self> {
+        Ok(Self {
+            kind,
+            files: *kind.file_descriptors().start() as u32,
+            device: context.device().uuid()?,
+            pool: PoolId::NONE,
+            process: process::this()?,
+            allocation: 0,
+            size: 0,
+            offset: 0,
+            length: 0,
+            payload: [0; 64],
+            tag: Tag::NONE,
+        })
+    }
+
+    /// What it describes.
+    pub fn kind(&self) -> ExportKind {
+        self.kind
+    }
+
+    /// The device that the memory, or the event, belongs to.
+    pub fn device(&self) -> Uuid {
+        self.device
+    }
+
+    /// The pool; [`PoolId::NONE`] for what is of no pool.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// The process that exported it first.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// How long the allocation is.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where in the allocation the exported part begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How long the part is.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many file descriptors travel with it.
+    pub fn file_descriptors(&self) -> usize {
+        self.files as usize
+    }
+
+    /// The same allocation with another part of it: for resources that divide what they export.
+    ///
+    /// # Errors
+    ///
+    /// The part does not lie within the allocation.
+    pub fn with_part(self, offset: u64, length: u64) -> Result<Self, DescriptorError> {
+        let part = Self { offset, length, ..self };
+        part.check().map(|()| part)
+    }
+
+    /// A form to send: little-endian, with magic word, version and checksum.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.kind.number().to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.files.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.device.0);
+        bytes[32..48].copy_from_slice(&self.pool.0);
+        bytes[48..52].copy_from_slice(&self.process.number.to_le_bytes());
+        let numbers = [self.process.nonce, self.allocation, self.size, self.offset, self.length];
+        for (place, number) in bytes[56..96].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[96..160].copy_from_slice(&self.payload);
+        bytes[160..SUM_AT].copy_from_slice(&self.tag.0);
+        let sum = checksum(&bytes[..SUM_AT]);
+        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are fewer or more, of something else, of a later version, or were changed. Nothing that is accepted
+    /// has a part that lies outside of its allocation.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DescriptorError> {
+        let length = bytes.len();
+        if length < 10 {
+            return Err(DescriptorError::Truncated { length });
+        }
+        let found = array(bytes, 0);
+        if found != MAGIC {
+            return Err(DescriptorError::Magic { found });
+        }
+        match u16::from_le_bytes(array(bytes, 8)) {
+            VERSION => {}
+            version if version > VERSION => return Err(DescriptorError::NewerVersion { version }),
+            version => return Err(DescriptorError::UnknownVersion { version }),
+        }
+        if length < Self::SIZE {
+            return Err(DescriptorError::Truncated { length });
+        }
+        if length > Self::SIZE {
+            return Err(DescriptorError::Oversized { length });
+        }
+        let number = |at| u64::from_le_bytes(array(bytes, at));
+        let word = |at| u32::from_le_bytes(array(bytes, at));
+        let (found, computed) = (number(SUM_AT), checksum(&bytes[..SUM_AT]));
+        if found != computed {
+            return Err(DescriptorError::Checksum { found, computed });
+        }
+        let kind_number = u16::from_le_bytes(array(bytes, 10));
+        let Some((_, kind)) = ExportKind::ALL.into_iter().find(|(number, _)| *number == kind_number) else {
+            return Err(DescriptorError::UnknownKind { number: kind_number });
+        };
+        if !kind.file_descriptors().contains(&(word(12) as usize)) {
+            return Err(DescriptorError::FileDescriptors { kind, count: word(12) });
+        }
+        if word(52) != 0 {
+            return Err(DescriptorError::Reserved { found: word(52) });
+        }
+        let descriptor = Self {
+            kind,
+            files: word(12),
+            device: Uuid(array(bytes, 16)),
+            pool: PoolId(array(bytes, 32)),
+            process: ProcessId { number: word(48), nonce: number(56) },
+            allocation: number(64),
+            size: number(72),
+            offset: number(80),
+            length: number(88),
+            payload: array(bytes, 96),
+            tag: Tag(array(bytes, 160)),
+        };
+        descriptor.check()?;
+        Ok(descriptor)
+    }
+
+    /// Checks what can be checked without a driver: the part lies within the allocation.
+    pub(crate) fn check(&self) -> Result<(), DescriptorError> {
+        let Self { kind, offset, length, size, .. } = *self;
+        let largest = if kind.is_memory() { isize::MAX as u64 } else { 0 };
+        if size > largest || (kind == ExportKind::Mapped && size == 0) {
+            return Err(DescriptorError::Size { kind, size });
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(DescriptorError::Range { offset, length, size }),
+        }
+    }
+
+    /// Checks that this is what a call imports, on the device that it imports on.
+    pub(crate) fn expect(&self, call: &'static str, expected: ExportKind, context: &Context) -> Result<()> {
+        if self.kind != expected {
+            return Err(DescriptorError::WrongKind { call, found: self.kind, expected }.into());
+        }
+        self.check()?;
+        let expected = context.device().uuid()?;
+        if self.device != expected {
+            return Err(DescriptorError::WrongDevice { call, found: self.device, expected }.into());
+        }
+        Ok(())
+    }
+
+    /// The NUMA node of the host that a pool or virtual memory lies on; none where it lies on a device.
+    pub(crate) fn numa_node(&self) -> Option<i32> {
+        (self.payload[NODE_AT - 4] != 0).then(|| i32::from_le_bytes(array(&self.payload, NODE_AT)))
+    }
+
+    /// Says where a pool or virtual memory lies. Their payload has room: the driver's handle is a file.
+    pub(crate) fn set_numa_node(&mut self, node: Option<i32>) {
+        self.payload[NODE_AT - 4] = u8::from(node.is_some());
+        self.payload[NODE_AT..NODE_AT + 4].copy_from_slice(&node.unwrap_or(0).to_le_bytes());
+    }
+
+    /// Whether this process exported it.
+    pub(crate) fn is_own(&self) -> Result<bool> {
+        Ok(self.process == process::this()?)
+    }
+
+    /// Checks that the memory that the driver gave is as long as the descriptor says, or longer.
+    pub(crate) fn check_extent(&self, call: &'static str, extent: usize) -> Result<()> {
+        let extent = extent as u64;
+        if self.size > extent {
+            return Err(Error::Descriptor(DescriptorError::TooLarge { call, size: self.size, extent }));
+        }
+        Ok(())
+    }
+}
+
+/// Some bytes of a slice that is known to be long enough.
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    core::array::from_fn(|index| bytes[at + index])
+}
+
+/// Finds what happens on the way; against a liar there are tags, and what the driver says. FNV-1a: each byte changes the
+/// sum.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// A file descriptor of the same file.
+pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
+    file.try_clone()
+        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: ExportKind::PoolMemory,
+        files: 0,
+        device: Uuid([7; 16]),
+        pool: PoolId([9; 16]),
+        process: ProcessId { number: 1234, nonce: 0x0123_4567_89ab_cdef },
+        allocation: 3,
+        size: 4096,
+        offset: 1024,
+        length: 512,
+        payload: [0xa5; 64],
+        tag: Tag([3; 16]),
+    };
+
+    /// The bytes with some of them changed, and a checksum that fits again.
+    fn forged(at: usize, with: &[u8]) -> [u8; Descriptor::SIZE] {
+        let mut bytes = DESCRIPTOR.to_bytes();
+        bytes[at..at + with.len()].copy_from_slice(with);
+        let sum = checksum(&bytes[..SUM_AT]);
+        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn arbitrary() -> impl Strategy<Value = Descriptor> {
+        let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), 1..=isize::MAX as u64, any::<u64>(), any::<u64>());
+        (0..6_usize, any::<[u8; 16]>(), any::<[u8; 16]>(), numbers, any::<[u8; 32]>()).prop_map(
+            |(kind, device, pool, (number, nonce, allocation, size, a, b), half)| {
+                let kind = ExportKind::ALL[kind].1;
+                let size = if kind.is_memory() { size } else { 0 };
+                let offset = a % (size + 1);
+                let length = b % (size - offset + 1);
+                let payload = core::array::from_fn(|index| half[index / 2]);
+                let process = ProcessId { number, nonce };
+                let files = *kind.file_descriptors().end() as u32;
+                let (device, pool, tag) = (Uuid(device), PoolId(pool), Tag(array(&half, 16)));
+                Descriptor { kind, files, device, pool, process, allocation, size, offset, length, payload, tag }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+        #[test]
+        fn a_descriptor_survives_the_way(descriptor in arbitrary()) {
+            prop_assert_eq!(Descriptor::from_bytes(&descriptor.to_bytes()), Ok(descriptor));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_stay_inside(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Descriptor::from_bytes(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_forged_one_is_refused_or_stays_inside(
+            descriptor in arbitrary(), at in 0..SUM_AT, byte in any::<u8>(), more in 0..SUM_AT, value in any::<u8>(),
+        ) {
+            let mut bytes = descriptor.to_bytes();
+            (bytes[at], bytes[more]) = (byte, value);
+            let sum = checksum(&bytes[..SUM_AT]);
+            bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+            if let Ok(read) = Descriptor::from_bytes(&bytes) {
+                prop_assert!(u128::from(read.offset) + u128::from(read.length) <= u128::from(read.size));
+                prop_assert!(read.size <= isize::MAX as u64);
+                prop_assert_eq!(read.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_any_byte_is_refused() {
+        let good = DESCRIPTOR.to_bytes();
+        let changes: &[u8] = if cfg!(miri) { &[1] } else { &[1, 2, 4, 8, 16, 32, 64, 128, 255] };
+        for at in 0..good.len() {
+            for change in changes {
+                let mut bytes = good;
+                bytes[at] ^= change;
+                assert!(Descriptor::from_bytes(&bytes).is_err(), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_way_to_be_wrong_has_its_own_error() {
+        use DescriptorError as Wrong;
+        let (good, read) = (DESCRIPTOR.to_bytes(), |bytes: &[u8]| Descriptor::from_bytes(bytes));
+        for length in 0..good.len() {
+            assert_eq!(read(&good[..length]), Err(Wrong::Truncated { length }));
+        }
+        assert_eq!(read(&[&good[..], &[0]].concat()), Err(Wrong::Oversized { length: 185 }));
+        assert_eq!(read(&[b'x'; Descriptor::SIZE]), Err(Wrong::Magic { found: [b'x'; 8] }));
+        assert_eq!(read(&forged(8, &[2, 0])), Err(Wrong::NewerVersion { version: 2 }));
+        assert_eq!(read(&forged(8, &[2, 0])[..20]), Err(Wrong::NewerVersion { version: 2 }));
+        assert_eq!(read(&forged(8, &[0, 0])), Err(Wrong::UnknownVersion { version: 0 }));
+        let mut changed = good;
+        changed[100] ^= 1;
+        assert!(matches!(read(&changed), Err(Wrong::Checksum { .. })));
+        assert_eq!(read(&forged(10, &[7, 0])), Err(Wrong::UnknownKind { number: 7 }));
+        let kind = ExportKind::PoolMemory;
+        assert_eq!(read(&forged(12, &[1])), Err(Wrong::FileDescriptors { kind, count: 1 }));
+        assert_eq!(read(&forged(52, &[1])), Err(Wrong::Reserved { found: 1 }));
+        let (offset, length, size) = (4000, 512, 4096);
+        assert_eq!(read(&forged(80, &4000_u64.to_le_bytes())), Err(Wrong::Range { offset, length, size }));
+        let length = u64::MAX;
+        assert_eq!(read(&forged(88, &[0xff; 8])), Err(Wrong::Range { offset: 1024, length, size }));
+        assert_eq!(read(&forged(72, &[0xff; 8])), Err(Wrong::Size { kind, size: u64::MAX }));
+        let texts = [Wrong::Truncated { length: 3 }.to_string(), Wrong::NewerVersion { version: 2 }.to_string()];
+        assert!(texts[0].contains("184 bytes, but there are 3") && texts[1].contains("version 2"), "{texts:?}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Buffers handed out.
+
+use super::SharedTensor;
+use crate::resource::Kind;
+use crate::{Element, SharedBuffer};
+
+impl<T: Element, K: Kind> SharedBuffer<T, K> {
+    /// The buffer as an array of one dimension, to be handed to other libraries. It shares the ownership of the memory:
+    /// who drops the buffer defers the free until the last consumer has let go, and [`close`](SharedBuffer::close) is
+    /// refused until then.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let buffer = Buffer::from_slice(&memory, &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();
+    /// let square = buffer.tensor().with_layout(0, &[2, 2], None)?;
+    /// let exported = square.to_dlpack(&Default::default())?;
+    /// assert!(buffer.clone().close().is_err(), "a consumer has it");
+    /// drop(exported);
+    /// # drop(square);
+    /// buffer.close()?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn tensor(&self) -> SharedTensor {
+        SharedTensor::of_bytes(self.bytes(), T::DATA_TYPE)
+    }
+}

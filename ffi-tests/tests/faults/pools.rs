@@ -1,0 +1,184 @@
+//! What is done with pools, guards and signals.
+
+use super::Outcome;
+use cuda_mem::adaptor::{GuardOptions, Guarded};
+use cuda_mem::memory::kind::Kind;
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
+use cuda_mem::{Buffer, Driver, Error, Stream};
+use ffi_tests::{pattern, same};
+
+/// A pool over several sources: growth, waits, reuse across streams, trimming, the fallback, and its end. After an error the
+/// pool goes on.
+pub fn pools(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut settings = PoolOptions::default();
+    settings.initial = 1 << 16;
+    settings.smallest_growth = 1 << 16;
+    settings.maximum = 1 << 18;
+    settings.front_capacity = 1 << 12;
+    pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
+    pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
+    let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
+    pool_work(&Pool::with_fallback(&upstream, &DeviceMemory::new(&context), &settings)?, &one, &two)
+}
+
+fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
+    let work = || -> Outcome {
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        // Until the other end is dropped, also by an error.
+        one.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        drop(Buffer::<u8, _>::uninit(pool, 1 << 16, one)?);
+        // The other stream waits; then the pool grows.
+        let second = Buffer::<u8, _>::uninit(pool, 1 << 16, two)?;
+        drop(open);
+        two.synchronize()?;
+        let third = Buffer::filled(pool, 1 << 17, 3u8, one)?;
+        let small = Buffer::filled(pool, 100, 4u8, one)?;
+        same("the third", &third.to_vec()?, &[3; 1 << 17])?;
+        drop((second, third, small));
+        // All of it, in one piece.
+        let large = Buffer::filled(pool, 1 << 18, 5u8, two)?;
+        same("the large one", &large.to_vec()?, &[5; 1 << 18])?;
+        let beyond = Buffer::filled(pool, 100, 6u8, one);
+        drop(large);
+        match beyond {
+            Err(Error::OutOfMemory { .. }) => {}
+            other => drop(other?),
+        }
+        pool.trim_to(0)?;
+        pool.reserve(1 << 17)?;
+        pool.release_stream(one)?;
+        pool.release_unused()?;
+        Ok(())
+    };
+    let outcome = work();
+    let statistics = pool.statistics();
+    assert_eq!((statistics.blocks.current, statistics.requested.current), (0, 0), "{outcome:?}");
+    if outcome.is_err() {
+        // There was one fault; the pool is as good as before.
+        let again = Buffer::filled(pool, 1 << 16, 7u8, two)?;
+        same("after the fault", &again.to_vec()?, &[7; 1 << 16])?;
+    }
+    outcome
+}
+
+/// A pool of one size and a ring, with memory that goes from stream to stream. What has passed when it is asked for does
+/// not depend on time.
+pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let mut settings = FixedSizeOptions::default();
+    settings.blocks_per_slab = 2;
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
+    let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
+    {
+        // Ends before the pool does, which waits for the stream.
+        let (gate, closed) = std::sync::mpsc::channel::<()>();
+        stream.launch_host_function(move || closed.recv().unwrap_or_default())?;
+        drop((one, two));
+        let waiting = Buffer::filled(&pool, 300, 2u8, &other)?;
+        drop(gate);
+        same("a block that was waited for", &waiting.to_vec()?, &[2; 300])?;
+    }
+    stream.synchronize()?;
+    other.synchronize()?;
+    for number in 0..3u8 {
+        let buffers = [&stream, &other, &stream].map(|home| Buffer::filled(&pool, 300, number, home));
+        for buffer in buffers {
+            let buffer = buffer?;
+            same("a block", &buffer.to_vec()?, &[number; 300])?;
+            buffer.close().map_err(Error::from)?;
+        }
+        pool.trim_to(1)?;
+    }
+    pool.reserve(5)?;
+    pool.release_unused()?;
+
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
+    for home in [&stream, &other, &stream] {
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(1000, 1))?;
+        same("what was uploaded", &target.to_vec()?, &pattern(1000, 1))?;
+    }
+    ring.synchronize()?;
+    Ok(())
+}
+
+/// Rings and pools that have to wait for work, as time will have it.
+pub fn rings_under_way(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
+    let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
+    let mut settings = FixedSizeOptions::default();
+    (settings.blocks_per_slab, settings.maximum) = (1, 320);
+    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
+    for home in [&stream, &other] {
+        home.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(2)))?;
+        target.set_stream(home)?;
+        ring.upload(&mut target, 0, &pattern(4000, 1))?;
+        drop(Buffer::filled(&pool, 300, 1u8, home)?);
+    }
+    same("what was uploaded", &target.to_vec()?, &pattern(4000, 1))?;
+    Ok(())
+}
+
+/// Guarded memory of the device and of the host, with blocks in quarantine.
+pub fn guarded_memory(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    for quarantine in [0, 2000] {
+        let mut settings = GuardOptions::default();
+        settings.quarantine = quarantine;
+        let device = Guarded::new(&DeviceMemory::new(&context), &settings)?;
+        let host = Guarded::new(&PinnedMemory::new(&context), &settings)?;
+        for number in 0..3u8 {
+            let one = Buffer::filled(&device, 500, number, &stream)?;
+            let two = Buffer::filled(&host, 500, number, &stream)?;
+            same("device memory", &one.to_vec()?, &[number; 500])?;
+            same("host memory", &two.to_vec()?, &[number; 500])?;
+            one.close().map_err(Error::from)?;
+            drop(two);
+        }
+        if !device.check()?.is_empty() || !host.check()?.is_empty() {
+            return Err("damage".into());
+        }
+        host.release_quarantine();
+    }
+    Ok(())
+}
+
+/// Flags, counters and rings. All work is done before a wait looks, so that how often it looks does not count.
+pub fn signals(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.create_context()?;
+    let (stream, patience) = (Stream::new(&context)?, std::time::Duration::from_secs(10));
+    let signals = Signals::new(&context)?;
+    // A fault while mapped memory is opened is no error: then all is pinned.
+    let (question, answer) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u32>(Waiter::Cpu)?);
+    let kernels = SignalKernels::of(&context)?;
+    // It is answered before it is asked for: a kernel that nobody hears of any more must not wait.
+    question.store(3);
+    kernels.echo_flag(&question, &answer, 3, patience, &stream)?;
+    stream.synchronize()?;
+    assert_eq!(answer.wait(Comparison::Equal, 3, &WaitPolicy::default())?, 3);
+    let (mut ready, done) = (signals.counter::<u64>()?, signals.device_counter::<u64>()?);
+    ready.add(1);
+    ready.wait_on(&stream, 1)?;
+    question.wait_on(&stream, Comparison::NotAllBits, 1)?;
+    done.store_on(&stream, 5)?;
+    stream.synchronize()?;
+    assert_eq!(done.wait(5, &WaitPolicy::default())?, 5);
+    let (mut to, mut from) = (signals.ring_to_device::<u64>(8)?, signals.ring_from_device::<u64>(8)?);
+    assert_eq!(to.push_slice(&[1, 2, 3])?, 3);
+    to.close();
+    kernels.echo_ring(&to, &from, patience, &stream)?;
+    kernels.nothing(&stream)?;
+    stream.synchronize()?;
+    let mut items = [0; 4];
+    assert_eq!((from.receive(&mut items, &WaitPolicy::default())?, items), (3, [1, 2, 3, 0]));
+    Ok(())
+}

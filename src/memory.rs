@@ -1,0 +1,177 @@
+//! What a handle of a buffer holds.
+
+use crate::call::{Outcome, invalid, range};
+use crate::handle::Use;
+use crate::handles::cudamem_buffer;
+use cuda_mem::buffer::Access;
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
+use cuda_mem::{Buffer, SharedBuffer};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A buffer behind a handle. Threads that use it at once take turns.
+#[derive(Debug)]
+pub struct Memory(RwLock<Content>);
+
+/// An exclusive buffer until it is sliced: it needs no count, which an allocation would pay for.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Exclusive(Buffer<u8, Any>),
+    Shared(SharedBuffer<u8, Any>),
+    Growable(Box<GrowableBuffer<u8, Any>>),
+}
+
+/// Does something with a buffer, exclusive or shared.
+macro_rules! with {
+    ($content:expr, $buffer:ident => $body:expr) => {
+        match $content {
+            $crate::memory::Content::Exclusive($buffer) => $body,
+            $crate::memory::Content::Shared($buffer) => $body,
+            $crate::memory::Content::Growable($buffer) => $body,
+        }
+    };
+}
+pub(crate) use with;
+
+/// As `with`, for what wants a buffer and nothing that stands for one.
+macro_rules! with_engine {
+    ($content:expr, $buffer:ident => $body:expr) => {
+        $crate::memory::with_engine!(as_buffer, $content, $buffer => $body)
+    };
+    ($as_buffer:ident, $content:expr, $buffer:ident => $body:expr) => {
+        match $content {
+            $crate::memory::Content::Exclusive($buffer) => $body.map_err($crate::call::Failure::from),
+            $crate::memory::Content::Shared($buffer) => $body.map_err($crate::call::Failure::from),
+            $crate::memory::Content::Growable(growable) => {
+                let $buffer = $crate::memory::$as_buffer(growable);
+                $body.map_err($crate::call::Failure::from)
+            }
+        }
+    };
+}
+
+pub(crate) use with_engine;
+
+/// As `with_engine`, for what changes the buffer.
+macro_rules! with_engine_mut {
+    ($content:expr, $buffer:ident => $body:expr) => {
+        $crate::memory::with_engine!(as_buffer_mut, $content, $buffer => $body)
+    };
+}
+
+pub(crate) use with_engine_mut;
+
+pub(crate) fn as_buffer(growable: &GrowableBuffer<u8, Any>) -> &Buffer<u8, Any> {
+    growable
+}
+
+pub(crate) fn as_buffer_mut(growable: &mut GrowableBuffer<u8, Any>) -> &mut Buffer<u8, Any> {
+    growable
+}
+
+impl Memory {
+    #[inline]
+    pub(crate) fn new(buffer: Buffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Exclusive(buffer)))
+    }
+
+    /// Memory that others use too.
+    pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
+        Self(RwLock::new(Content::Shared(buffer)))
+    }
+
+    /// A buffer of no bytes that can grow.
+    pub(crate) fn growable(
+        memory: &VirtualMemory<Any>,
+        capacity: usize,
+        stream: &cuda_mem::Stream,
+    ) -> cuda_mem::Result<Self> {
+        let growable = GrowableBuffer::with_capacity(memory, capacity, stream)?;
+        Ok(Self(RwLock::new(Content::Growable(Box::new(growable)))))
+    }
+
+    /// Does something with a buffer that can grow.
+    pub(crate) fn with_growable<R>(
+        &self,
+        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
+    ) -> Outcome<R> {
+        match &mut *self.write() {
+            Content::Growable(growable) => Ok(work(growable)?),
+            _ => {
+                let rule = "it has to be made by cudamem_buffer_create_growable, and not be sliced";
+                Err(invalid("buffer", "a buffer that does not grow", rule))
+            }
+        }
+    }
+
+    /// Whether the driver moves the memory between device and host.
+    pub(crate) fn is_managed(&self) -> bool {
+        with!(&*self.read(), buffer => buffer.accessibility().managed)
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut Content {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A value of its own for a range of the memory; from now on the memory is shared.
+    pub(crate) fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
+        let mut content = self.write();
+        let length = with!(&*content, buffer => buffer.len());
+        let range = range(offset, size, length)?;
+        if !matches!(*content, Content::Shared(_)) {
+            // Nothing between here and the assignment fails: dividing at the end never does, and leaves an empty part.
+            let stand_in = Content::Exclusive(with!(&*content, buffer => empty(buffer))?);
+            *content = Content::Shared(match core::mem::replace(&mut *content, stand_in) {
+                Content::Exclusive(buffer) => buffer.into_shared(),
+                Content::Growable(growable) => growable.into_buffer().into_shared(),
+                Content::Shared(shared) => shared,
+            });
+        }
+        match &*content {
+            Content::Shared(shared) => Ok(shared.slice(range)?),
+            Content::Exclusive(_) | Content::Growable(_) => unreachable!("shared above"),
+        }
+    }
+}
+
+/// A buffer of no bytes.
+fn empty<A: Access>(like: &Buffer<u8, Any, A>) -> Outcome<Buffer<u8, Any>> {
+    // SAFETY: no bytes are no memory.
+    Ok(unsafe { Buffer::from_raw(0, 0, like.stream()) }?)
+}
+
+/// Locks two buffers, always in the same order, so that threads that copy both ways do not wait for each other.
+pub(crate) fn lock_both<'memory>(
+    to: &'memory Use<Memory>,
+    to_handle: cudamem_buffer,
+    from: &'memory Use<Memory>,
+    from_handle: cudamem_buffer,
+) -> (RwLockWriteGuard<'memory, Content>, RwLockReadGuard<'memory, Content>) {
+    if to_handle.id < from_handle.id {
+        let to = to.write();
+        (to, from.read())
+    } else {
+        let from = from.read();
+        (to.write(), from)
+    }
+}
+
+#[inline]
+pub(crate) fn close(memory: &mut Memory) -> cuda_mem::Result<()> {
+    match memory.get_mut() {
+        // SAFETY: it is dropped after this, or stays as it was.
+        Content::Exclusive(buffer) => unsafe { buffer.close_in_place() },
+        // SAFETY: as above.
+        Content::Growable(growable) => unsafe { growable.close_in_place() },
+        // The last part frees.
+        Content::Shared(_) => Ok(()),
+    }
+}
