@@ -3,7 +3,7 @@
 use super::{Done, Trouble};
 use crate::Setup;
 use cuda_mem::ipc::{Channel, Export};
-use cuda_mem::memory::{DevicePool, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Stream};
 use std::error::Error as StdError;
 use std::os::fd::{AsFd, OwnedFd};
@@ -131,7 +131,7 @@ fn import() -> Result<(), Box<dyn StdError>> {
 
 fn export() -> Result<(), Box<dyn StdError>> {
     let (mut channel, setup) = (channel()?, Setup::from_environment()?);
-    let (stream, mut options) = (Stream::new(&setup.context)?, PoolOptions::default());
+    let (stream, mut options) = (Stream::new(&setup.context)?, DriverPoolOptions::default());
     options.shareable = true;
     let pool = DevicePool::new(&setup.context, &options)?;
     let bytes = crate::pattern(4000, std::process::id() as u8);

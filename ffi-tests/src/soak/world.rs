@@ -3,17 +3,17 @@
 use super::held::Held;
 use crate::Setup;
 use cuda_mem::adaptor::{
-    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Logging, Recording,
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
     Retry, Statistics, Tracking,
 };
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingSettings, ThreadPool};
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::kind::{Any, Pinned};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
     SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, Reuse, RingPool, RingSettings, Tracked};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
 use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -91,11 +91,11 @@ impl World {
         let (mut pools, mut fixed) = (Vec::new(), Vec::new());
         for (number, source) in sources.iter().enumerate() {
             pools.push(Pool::new(&source.resource, &pool_settings(number))?);
-            let mut settings = FixedSizeSettings::default();
+            let mut settings = FixedSizeOptions::default();
             (settings.blocks_per_slab, settings.maximum) = (16, 64 * BLOCK);
             fixed.push(FixedSizePool::new(&source.resource, BLOCK, &settings)?);
         }
-        let rings = [RingSettings::default(), RingSettings::default()];
+        let rings = [RingOptions::default(), RingOptions::default()];
         let rings = rings.iter().map(|settings| RingPool::new(&PinnedMemory::new(context), 1 << 18, settings));
         let rings = rings.collect::<Result<Vec<_>>>()?;
 
@@ -108,7 +108,7 @@ impl World {
         let fallback = Fallback::new(&failing, &pools[0])?;
         let aligned = Aligned::new(&Logging::new(&device, std::io::sink()), 4096)?;
         let recording = Recording::new(&Pool::new(&PinnedMemory::new(context).share(), &pool_settings(1))?, 1000);
-        let mut settings = GuardSettings::default();
+        let mut settings = GuardOptions::default();
         settings.quarantine = 1 << 18;
         let guards =
             vec![Guarded::new(&device, &settings)?, Guarded::new(&PinnedMemory::new(context).share(), &settings)?];
@@ -128,7 +128,7 @@ impl World {
         for guarded in &guards {
             add("guarded memory", guarded.share(), 1 << 12);
         }
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (16 << 10, 4, 3);
         let engine = CopyEngine::builder(context)
             .profile_cache(ProfileCache::Off)
@@ -230,8 +230,8 @@ impl World {
 }
 
 /// Small steps, and a limit that is met.
-fn pool_settings(number: usize) -> PoolSettings {
-    let mut settings = PoolSettings::default();
+fn pool_settings(number: usize) -> PoolOptions {
+    let mut settings = PoolOptions::default();
     (settings.initial, settings.smallest_growth, settings.largest_growth) = (0, 1 << 17, 1 << 18);
     (settings.maximum, settings.front_capacity) = (2 << 20, 1 << 17);
     settings.reuse = [Reuse::Wait, Reuse::WhenPassed, Reuse::SameStreamOnly][number % 3];
@@ -242,7 +242,7 @@ fn pool_settings(number: usize) -> PoolSettings {
 
 /// The sources that the driver and vkgdr are.
 fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
-    let (device, options) = (context.device(), PoolOptions::default());
+    let (device, options) = (context.device(), DriverPoolOptions::default());
     let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);
     let mut sources = Vec::new();
     let mut add = |name, resource: SharedResource| sources.push(Source { name, resource, most: 1 << 16 });

@@ -3,7 +3,7 @@
 use crate::soak::{Done, Hands};
 use cuda_mem::Buffer;
 use cuda_mem::adaptor::{
-    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Recording, Retry,
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Recording, Retry,
     Statistics, Tracking, named,
 };
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource};
@@ -31,7 +31,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             }
             3 => Aligned::new(&top, 512 << hands.below(4))?.share(),
             4 => Recording::new(&top, 16).share(),
-            5 => Guarded::new(&top, &GuardSettings::default())?.share(),
+            5 => Guarded::new(&top, &GuardOptions::default())?.share(),
             _ => Statistics::new(&top).share(),
         };
     }

@@ -63,7 +63,7 @@ fn streams(hands: &mut Hands<'_>) -> Done {
     second.synchronize()?;
     let seen: Vec<i32> = receiver.try_iter().collect();
     hands.ensure(seen == [1, 2], || format!("functions of streams ran as {seen:?}"))?;
-    hands.ensure(end.has_passed()?, || "an event has not passed".to_owned())?;
+    hands.ensure(end.is_done()?, || "an event has not passed".to_owned())?;
     start.elapsed(&end)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::PinnedMemory;
-use cuda_mem::pool::{Pool, PoolSettings, RingPool, RingSettings, Snapshot, WhenFull};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, Snapshot, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 
 /// One thing done to a pool that others use, or the life of a pool of its own.
@@ -49,7 +49,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
 fn own(hands: &mut Hands<'_>) -> Done {
     let source = hands.source();
     hands.doing("a pool of its own");
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     (settings.initial, settings.smallest_growth, settings.maximum) = (0, 1 << 16, 1 << 20);
     if source.most < 1 << 16 {
         return Ok(());
@@ -87,7 +87,7 @@ pub fn rings(hands: &mut Hands<'_>) -> Done {
     let own;
     let ring = if hands.chance(8) {
         hands.doing("a ring of its own");
-        let mut settings = RingSettings::default();
+        let mut settings = RingOptions::default();
         settings.when_full = if hands.chance(2) { WhenFull::Refuse } else { WhenFull::Wait };
         own = RingPool::new(&PinnedMemory::new(&world.context), 4096, &settings)?;
         &own

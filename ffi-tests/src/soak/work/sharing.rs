@@ -57,7 +57,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         _ => {
             hands.doing("a channel");
             let (mut here, mut there) = Channel::pair()?;
-            let event = Event::exportable(&hands.world.context)?;
+            let event = Event::shareable(&hands.world.context)?;
             event.record(&stream)?;
             here.send(&hands.world.mapped[0].allocate(1000)?.into_shared().export()?)?;
             here.send_bytes(&bytes)?;

@@ -3,7 +3,7 @@
 use crate::soak::{Done, Hands};
 use cuda_mem::buffer::Exclusive;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
+use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Error};
 
 /// A matrix goes from the host into a layout of one memory, from there into another's, and back.
@@ -14,7 +14,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let (first, second) = (layout(hands, rows, columns)?, layout(hands, rows, columns)?);
     let host = StridedView::of_slice(&bytes, dense)?;
     let (temporary, with_temporary) = (hands.source(), hands.chance(3));
-    let mut options = CopyOptions::default();
+    let mut options = ViewCopyOptions::default();
     if with_temporary {
         options.temporary = Some(&temporary.resource);
     }
