@@ -197,7 +197,11 @@ mod tests {
         for (part, whole) in (1..200u32).flat_map(|whole| (0..whole).map(move |part| (part, whole))) {
             let fragmentation = 1.0 - f64::from(part) / f64::from(whole);
             let text = serde_json::to_string(&Statistics { fragmentation, ..Statistics::default() }).unwrap();
-            assert_eq!(serde_json::from_str::<Statistics>(&text).unwrap().fragmentation, fragmentation, "{part}/{whole}");
+            assert_eq!(
+                serde_json::from_str::<Statistics>(&text).unwrap().fragmentation,
+                fragmentation,
+                "{part}/{whole}"
+            );
         }
     }
 }

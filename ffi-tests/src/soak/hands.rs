@@ -33,7 +33,14 @@ pub struct Hands<'a> {
 
 impl<'a> Hands<'a> {
     /// A thread's, at the begin of a round.
-    pub fn new(world: &'a World, board: &'a Board, account: &'a Account, thread: usize, seed: u64, faults: bool) -> Self {
+    pub fn new(
+        world: &'a World,
+        board: &'a Board,
+        account: &'a Account,
+        thread: usize,
+        seed: u64,
+        faults: bool,
+    ) -> Self {
         let (streams, held) = (Vec::new(), Vec::new());
         Self { world, streams, held, faults, random: Numbers(seed), thread, board, account }
     }

@@ -3,8 +3,8 @@
 use super::account::{Account, End};
 use super::figures::Sample;
 use super::progress::Board;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

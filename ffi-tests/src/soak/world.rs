@@ -110,10 +110,8 @@ impl World {
         let recording = Recording::new(&Pool::new(&PinnedMemory::new(context).share(), &pool_settings(1))?, 1000);
         let mut settings = GuardSettings::default();
         settings.quarantine = 1 << 18;
-        let guards = vec![
-            Guarded::new(&device, &settings)?,
-            Guarded::new(&PinnedMemory::new(context).share(), &settings)?,
-        ];
+        let guards =
+            vec![Guarded::new(&device, &settings)?, Guarded::new(&PinnedMemory::new(context).share(), &settings)?];
         let mut add = |name, resource: SharedResource, most| sources.push(Source { name, resource, most });
         for pool in &pools {
             add("a pool", pool.share(), 1 << 16);
@@ -243,11 +241,7 @@ fn pool_settings(number: usize) -> PoolSettings {
 }
 
 /// The sources that the driver and vkgdr are.
-fn plain(
-    context: &Context,
-    mapped: &[MappedResource],
-    shareable: &mut Option<DevicePool>,
-) -> Result<Vec<Source>> {
+fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
     let (device, options) = (context.device(), PoolOptions::default());
     let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);
     let mut sources = Vec::new();

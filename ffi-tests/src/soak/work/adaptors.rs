@@ -3,8 +3,8 @@
 use crate::soak::{Done, Hands};
 use cuda_mem::Buffer;
 use cuda_mem::adaptor::{
-    Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Recording, Retry, Statistics,
-    AfterFailure, Tracking, named,
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardSettings, Guarded, Limit, Recording, Retry,
+    Statistics, Tracking, named,
 };
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource};
 

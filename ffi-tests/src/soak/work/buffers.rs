@@ -2,9 +2,9 @@
 
 use crate::soak::held::Held;
 use crate::soak::{Done, Hands};
-use cuda_mem::{Buffer, Error};
 use cuda_mem::buffer::{CopyBatch, Rows};
 use cuda_mem::memory::kind::{Any, Managed, Pinned};
+use cuda_mem::{Buffer, Error};
 
 /// One operation on memory that the thread holds.
 pub fn step(hands: &mut Hands<'_>) -> Done {

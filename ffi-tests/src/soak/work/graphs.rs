@@ -45,7 +45,12 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         hands.doing("a capture that is given up");
         let given_up = stream.capture(mode, |stream| {
             drop(Buffer::filled(&memory, size, byte, stream)?);
-            Err(cuda_mem::Error::InvalidArgument { call: "soak", argument: "none", value: "".into(), rule: "it is to fail" })
+            Err(cuda_mem::Error::InvalidArgument {
+                call: "soak",
+                argument: "none",
+                value: "".into(),
+                rule: "it is to fail",
+            })
         });
         hands.ensure(given_up.is_err(), || "a capture whose recording failed gave a graph".to_owned())?;
     }

@@ -15,11 +15,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     for _ in 0..1 + hands.below(5) {
         let length = hands.below(3 * unit.min(1 << 17)) + hands.below(2) * unit;
         hands.doing("growth");
-        let done = if length < model.len() {
-            buffer.shrink_to(length)
-        } else {
-            buffer.grow_to(length).map(drop)
-        };
+        let done = if length < model.len() { buffer.shrink_to(length) } else { buffer.grow_to(length).map(drop) };
         match done {
             Ok(()) => model.resize(length, 0),
             Err(error) => {

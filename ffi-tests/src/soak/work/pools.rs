@@ -31,7 +31,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.doing("a pool's figures");
             let snapshot = pool.snapshot();
             let again = Snapshot::from_json(&snapshot.to_json());
-            hands.ensure(again.as_ref().is_ok_and(|again| *again == snapshot), || format!("{again:?} is {snapshot:?}"))?;
+            hands.ensure(again.as_ref().is_ok_and(|again| *again == snapshot), || {
+                format!("{again:?} is {snapshot:?}")
+            })?;
         }
         5 => {
             hands.doing("a pool of one size, trimmed");

@@ -30,7 +30,8 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         }
         1 => {
             hands.doing("a flag that a kernel answers");
-            let (question, answer) = (world.signals.flag::<u32>(Waiter::Device)?, world.signals.flag::<u32>(Waiter::Cpu)?);
+            let (question, answer) =
+                (world.signals.flag::<u32>(Waiter::Device)?, world.signals.flag::<u32>(Waiter::Cpu)?);
             question.store(3);
             world.kernels.echo_flag(&question, &answer, 3, PATIENCE, &stream)?;
             hands.doing("the wait for an answer");
