@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod memory_cases;
 pub mod pool_workloads;
 pub mod suite;
+pub mod timing;
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DevicePool, PoolOptions};

@@ -1,7 +1,6 @@
 //! DLPack.
 
 use crate::{Outcome, Session, boxed, run};
-use cuda_mem::Stream;
 use cuda_mem::interchange::dlpack::{DLManagedTensor, DLManagedTensorVersioned, ManagedTensor};
 use cuda_mem::interchange::{Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, TensorDevice};
 use std::ffi::c_void;

@@ -1,9 +1,8 @@
 //! What goes to other processes.
 
-use super::{Channel, Export, Result, done, told};
+use super::{Channel, Export, FromCall, Result, done, told};
 use core::mem::MaybeUninit;
 use cudamem::channel::*;
-use cudamem::handles::*;
 use cudamem::sharing::*;
 
 impl Export {

@@ -11,11 +11,10 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use ffi_tests::descriptors::at;
 use pools::{fixed_and_ring_pools, guarded_memory, pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
