@@ -104,11 +104,6 @@ impl Opened {
             },
         }
     }
-
-    /// Whether it is linked into the program rather than loaded.
-    pub fn is_linked(&self) -> bool {
-        matches!(self.symbols, Symbols::Linked(_))
-    }
 }
 
 impl Search {

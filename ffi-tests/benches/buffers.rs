@@ -8,6 +8,7 @@ use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedPool, ResourceHandle};
 use cuda_mem::{Buffer, Context, Driver, Error, Stream};
 use ffi_tests::Setup;
+use ffi_tests::timing::middle;
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -68,10 +69,7 @@ fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(
             }
         }
     }
-    times.map(|mut times| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    })
+    times.map(|mut times| middle(&mut times))
 }
 
 /// In another process: how long imports take.
@@ -126,8 +124,7 @@ fn imports() -> Result<()> {
     ];
     println!("\nin another process, us, medians ({count} exports)");
     for (name, times) in names.iter().zip(&mut micros) {
-        times.sort_by(f64::total_cmp);
-        println!("{name:>32} {:>10.2}", times[times.len() / 2]);
+        println!("{name:>32} {:>10.2}", middle(times));
     }
     Ok(())
 }

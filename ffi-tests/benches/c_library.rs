@@ -27,9 +27,9 @@ use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_
 use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
 use cudamem::view::{cudamem_view_create, cudamem_view_destroy, cudamem_view_layout};
 use cudamem::view_parts::{cudamem_index, cudamem_view_slice};
+use ffi_tests::timing::median_of;
 use ffi_tests::{Setup, c_calls};
 use std::hint::black_box;
-use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -49,18 +49,18 @@ fn main() -> Result<()> {
     let mut place = MaybeUninit::uninit();
     row(
         "size of mapped memory",
-        median(rounds, batch, || black_box(black_box(&memory).len())),
-        median(rounds, batch, || cudamem_mapped_get_size(black_box(c.mapped), Some(&mut place))),
+        median_of(rounds, batch, || black_box(black_box(&memory).len())),
+        median_of(rounds, batch, || cudamem_mapped_get_size(black_box(c.mapped), Some(&mut place))),
     );
     let word = [5u32];
     row(
         "write and flush 4 bytes",
-        median(rounds, batch, || black_box(&memory).copy_from_slice(0, black_box(&word)).is_ok()),
+        median_of(rounds, batch, || black_box(&memory).copy_from_slice(0, black_box(&word)).is_ok()),
         // SAFETY: four bytes.
-        median(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
+        median_of(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
     );
     let host: *mut core::ffi::c_void = made(|place| cudamem_mapped_get_host_pointer(c.mapped, place));
-    let raw = median(rounds, batch, || {
+    let raw = median_of(rounds, batch, || {
         // SAFETY: the memory has a page, at an address that every word may have.
         unsafe { host.cast::<u32>().write_volatile(black_box(5)) };
         store_fence();
@@ -76,21 +76,23 @@ fn main() -> Result<()> {
     let kept = c.allocate();
     row(
         "size of a buffer",
-        median(rounds, batch, || black_box(black_box(&buffer).len())),
-        median(rounds, batch, || cudamem_buffer_get_size(black_box(kept), Some(&mut place))),
+        median_of(rounds, batch, || black_box(black_box(&buffer).len())),
+        median_of(rounds, batch, || cudamem_buffer_get_size(black_box(kept), Some(&mut place))),
     );
     row(
         "pair of a pool",
-        median(rounds, batch, || Buffer::<u8, Any>::uninit(&pool, SIZE, &stream).map(|buffer| buffer.close().is_ok())),
-        median(rounds, batch, || cudamem_buffer_destroy(c.allocate())),
+        median_of(rounds, batch, || {
+            Buffer::<u8, Any>::uninit(&pool, SIZE, &stream).map(|buffer| buffer.close().is_ok())
+        }),
+        median_of(rounds, batch, || cudamem_buffer_destroy(c.allocate())),
     );
     // 1024 by 1024 floats: out as a tensor, and in again as a view.
     let numbers = Buffer::<f32, Any>::zeroed(&pool, 1 << 20, &stream)?.into_shared().into_view(&[1024, 1024])?;
     let large = c.view();
     row(
         "part of a view",
-        median(rounds, batch, || black_box(&numbers).clone().sliced(&[Index::At(5)]).is_ok()),
-        median(rounds, batch, || {
+        median_of(rounds, batch, || black_box(&numbers).clone().sliced(&[Index::At(5)]).is_ok()),
+        median_of(rounds, batch, || {
             let indices = [cudamem_index { start: 5, end: 0, step: 0 }];
             // SAFETY: the list has one entry.
             cudamem_view_destroy(made(|place| unsafe { cudamem_view_slice(large, indices.as_ptr(), 1, place) }))
@@ -99,7 +101,7 @@ fn main() -> Result<()> {
     let unordered = ExportOptions { consumer: Consumer::Unordered, ..Default::default() };
     row(
         "DLPack out and in",
-        median(rounds, batch, || {
+        median_of(rounds, batch, || {
             let raw = numbers.to_dlpack(&unordered).map(ManagedTensor::into_versioned);
             // SAFETY: exported just now, and used by nobody.
             let shared = raw.and_then(|raw| unsafe {
@@ -107,7 +109,7 @@ fn main() -> Result<()> {
             });
             shared.and_then(SharedTensor::into_view).is_ok()
         }),
-        median(rounds, batch, || c.through_dlpack(large)),
+        median_of(rounds, batch, || c.through_dlpack(large)),
     );
     cudamem_view_destroy(large);
     cudamem_buffer_destroy(kept);
@@ -127,23 +129,6 @@ fn store_fence() {
 
 fn row(what: &str, rust: f64, c: f64) {
     println!("{what:<24} Rust {rust:6.1} ns   C {c:6.1} ns   more {:6.1} ns", c - rust);
-}
-
-/// The median time of one run in nanoseconds.
-fn median<T>(rounds: usize, batch: usize, mut run: impl FnMut() -> T) -> f64 {
-    let mut times = Vec::with_capacity(rounds);
-    // The first round warms.
-    for round in 0..=rounds {
-        let start = Instant::now();
-        for _ in 0..batch {
-            black_box(run());
-        }
-        if round > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// The same objects, through C.

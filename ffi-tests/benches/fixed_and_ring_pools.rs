@@ -8,8 +8,8 @@ use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Stream};
 use ffi_tests::Setup;
+use ffi_tests::timing::median_between;
 use std::hint::black_box;
-use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -29,33 +29,10 @@ fn main() -> Result<()> {
     uploads(&setup, rounds, batch)
 }
 
-/// The median time of one run in nanoseconds; what is done between the rounds does not count.
-fn median(
-    rounds: usize,
-    batch: usize,
-    mut run: impl FnMut() -> Result<()>,
-    mut between: impl FnMut() -> Result<()>,
-) -> Result<f64> {
-    let mut times = Vec::with_capacity(rounds);
-    // The first round warms.
-    for round in 0..=rounds {
-        let start = Instant::now();
-        for _ in 0..batch {
-            run()?;
-        }
-        if round > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
-        }
-        between()?;
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
-}
-
-fn pair(resource: &SharedResource, stream: &Stream) -> Result<()> {
+fn pair(resource: &SharedResource, stream: &Stream) -> cuda_mem::Result<()> {
     let block = black_box(resource.allocate(SIZE, 16, stream)?);
     // SAFETY: just allocated, and used by nobody.
-    Ok(unsafe { resource.deallocate(block, stream) }?)
+    unsafe { resource.deallocate(block, stream) }
 }
 
 /// An allocation and a free on one stream, by the resource itself.
@@ -79,8 +56,8 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     println!("pair: allocated and freed at once; replaced: a block of {LIVE} live ones freed, another allocated");
     println!("{:>22} {:>10} {:>14}", "", "pair, ns", "replaced, ns");
     for (name, resource, batch) in resources {
-        let wait = || Ok(stream.synchronize()?);
-        let alone = median(rounds, batch, || pair(&resource, &stream), wait)?;
+        let wait = || stream.synchronize();
+        let alone = median_between(rounds, batch, || pair(&resource, &stream), wait)?;
         let mut live = Vec::with_capacity(LIVE);
         for _ in 0..LIVE {
             live.push(resource.allocate(SIZE, 16, &stream)?);
@@ -94,7 +71,7 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
             oldest = (oldest + 1) % LIVE;
             Ok(())
         };
-        let replaced = median(rounds, batch, replace, wait)?;
+        let replaced = median_between(rounds, batch, replace, wait)?;
         for block in live {
             // SAFETY: as above.
             unsafe { resource.deallocate(block, &stream) }?;
@@ -115,10 +92,10 @@ fn uploads(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
         let slice = vec![1u8; size];
         let target =
             std::cell::RefCell::new(Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), size, &stream)?);
-        let wait = || Ok(stream.synchronize()?);
-        let upload = || Ok(staging.upload(&mut *target.borrow_mut(), 0, &slice)?);
-        let by_ring = median(rounds, batch, upload, wait)?;
-        let by_copy = median(rounds, batch, || Ok(target.borrow_mut().copy_from_slice(0, &slice)?), wait)?;
+        let wait = || stream.synchronize();
+        let upload = || staging.upload(&mut *target.borrow_mut(), 0, &slice);
+        let by_ring = median_between(rounds, batch, upload, wait)?;
+        let by_copy = median_between(rounds, batch, || target.borrow_mut().copy_from_slice(0, &slice), wait)?;
         println!("{size:>12} {by_ring:>16.0} {by_copy:>22.0}");
     }
     Ok(())

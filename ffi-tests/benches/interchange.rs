@@ -9,8 +9,8 @@ use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor, TensorDevice}
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::Setup;
+use ffi_tests::timing::median;
 use std::hint::black_box;
-use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -30,17 +30,8 @@ fn main() -> Result<()> {
     let same = ExportOptions { consumer: Consumer::Stream(&ours), ..Default::default() };
 
     let report = |what: &str, way: &mut dyn FnMut() -> std::result::Result<(), Error>| -> Result<()> {
-        way()?;
-        let mut times = Vec::new();
-        for _ in 0..rounds {
-            let begin = Instant::now();
-            for _ in 0..batch {
-                way()?;
-            }
-            times.push(begin.elapsed().as_secs_f64() * 1e9 / f64::from(batch));
-        }
-        times.sort_by(f64::total_cmp);
-        println!("{what:<72} {:>9.1} ns", times[times.len() / 2]);
+        let time = median(rounds, batch, way)?;
+        println!("{what:<72} {time:>9.1} ns");
         Ok(())
     };
     report("DLPack, export + import + both ends, no order asked for", &mut || {

@@ -8,6 +8,7 @@ use cuda_mem::mapped::MappedResource;
 use cuda_mem::{Context, Driver, MappedMemory, Stream};
 use ffi_tests::Setup;
 use ffi_tests::kernel::Kernels;
+use ffi_tests::timing;
 use std::error::Error;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -48,18 +49,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The median time of one run, in microseconds: `rounds` times a batch of runs, so that the clock does not count.
-fn median(rounds: usize, batch: u32, mut run: impl FnMut()) -> f64 {
-    run();
-    let mut times: Vec<f64> = (0..rounds)
-        .map(|_| {
-            let start = Instant::now();
-            (0..batch).for_each(|_| run());
-            start.elapsed().as_secs_f64() * 1e6 / f64::from(batch)
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+/// The median time of one run, in microseconds.
+fn median(rounds: usize, batch: usize, run: impl FnMut()) -> f64 {
+    timing::median_of(rounds, batch, run) / 1e3
 }
 
 fn fence() {

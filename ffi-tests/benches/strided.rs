@@ -8,6 +8,7 @@ use cuda_mem::memory::{DevicePool, PinnedMemory, ResourceHandle, SharedResource}
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView};
 use cuda_mem::{Buffer, DataType, Error, Event, Stream};
 use ffi_tests::Setup;
+use ffi_tests::timing::middle;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -137,9 +138,6 @@ impl Memories {
                 of_call.push(call.as_secs_f64() * 1e6 / f64::from(batch));
             }
         }
-        Ok([on_device, of_call].map(|mut times| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        }))
+        Ok([on_device, of_call].map(|mut times| middle(&mut times)))
     }
 }

@@ -28,6 +28,7 @@ pub mod memory_cases;
 pub mod pool_workloads;
 pub mod soak;
 pub mod suite;
+pub mod timing;
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};

@@ -3,6 +3,7 @@
 //!
 //! Times are of the CPU, in nanoseconds. No workload gives a stream any work.
 
+use crate::timing::{self, Numbers};
 use cuda_mem::memory::{Block, MemoryResource, ResourceHandle};
 use cuda_mem::{Buffer, Error, Stream};
 use std::hint::black_box;
@@ -18,39 +19,8 @@ pub struct Length {
     pub batch: usize,
 }
 
-/// Numbers that look random and are the same in each run (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    /// The next number.
-    pub fn next_number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 256 bytes to 2 MiB, every power of two as often as another.
-    pub fn size(&mut self) -> usize {
-        let exponent = 8.0 + 13.0 * (self.next_number() >> 11) as f64 / (1u64 << 53) as f64;
-        exponent.exp2() as usize
-    }
-}
-
-/// The median time of one run of several, in nanoseconds. The first round warms.
-fn median(length: Length, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-    let mut times = Vec::with_capacity(length.rounds + 1);
-    for _ in 0..=length.rounds {
-        let start = Instant::now();
-        for _ in 0..length.batch {
-            run()?;
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e9 / length.batch as f64);
-    }
-    times.remove(0);
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+fn median(length: Length, run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    timing::median(length.rounds, length.batch, run)
 }
 
 fn free(resource: &dyn MemoryResource, block: Block, stream: &Stream) -> Result<(), Error> {
@@ -92,10 +62,10 @@ pub fn random(resource: &dyn MemoryResource, stream: &Stream, live: usize, lengt
     let mut numbers = Numbers(live as u64);
     let mut blocks = Vec::with_capacity(live);
     for _ in 0..live {
-        blocks.push(resource.allocate(numbers.size(), 256, stream)?);
+        blocks.push(resource.allocate(numbers.size(8..21) as usize, 256, stream)?);
     }
     let plan: Vec<(usize, usize)> =
-        (0..length.batch).map(|_| (numbers.next_number() as usize % live, numbers.size())).collect();
+        (0..length.batch).map(|_| (numbers.next_number() as usize % live, numbers.size(8..21) as usize)).collect();
     let mut next = 0;
     let time = median(length, || {
         let (index, size) = plan[next % plan.len()];

@@ -3,8 +3,9 @@
 //! Each module becomes a group: its description, then its types, constants and functions as cbindgen writes them.
 
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
+use ffi_tests::compilers::root;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The modules of the interface, in the order of the header.
 const GROUPS: [&str; 36] = [
@@ -107,10 +108,6 @@ const TAIL: &str = "\
 
 #endif /* CUDAMEM_H */
 ";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 fn version_macros() -> String {
     let version = env!("CARGO_PKG_VERSION");

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Machine, machine};
+use common::{Machine, both, machine};
 use cuda_sys::*;
 use softgpu::Settings;
 use std::io::{BufRead, BufReader, Write};
@@ -74,14 +74,6 @@ fn as_pointer(fd: i32) -> *mut std::ffi::c_void {
 
 fn of_memory(bytes: [u8; 64]) -> CUipcMemHandle {
     CUipcMemHandle { reserved: bytes.map(|byte| byte as _) }
-}
-
-fn both(test: fn(&Machine)) {
-    for strict in [false, true] {
-        let m = machine(Settings { strict, ..Settings::default() });
-        test(&m);
-        m.finish();
-    }
 }
 
 #[test]

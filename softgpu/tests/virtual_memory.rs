@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Machine, machine};
+use common::{Machine, both, machine};
 use cuda_sys::*;
 use softgpu::{Kind, Settings};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -44,14 +44,6 @@ fn create(m: &Machine, units: usize, shared: bool) -> u64 {
     let mut handle = 0;
     assert_eq!(cu!(m, cuMemCreate(&mut handle, units * UNIT, &prop(shared), 0)), 0);
     handle
-}
-
-fn both(test: fn(&Machine)) {
-    for strict in [false, true] {
-        let m = machine(Settings { strict, ..Settings::default() });
-        test(&m);
-        m.finish();
-    }
 }
 
 #[test]

@@ -1,59 +1,14 @@
 //! The command as its users see it: what it prints, and how it ends.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod common;
+
+use common::{Ended, Temporary, command, ended};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-/// The command without the environment that would choose a driver.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-mem"));
-    command.args(arguments).env_remove("CUDA_VISIBLE_DEVICES");
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if ["CUDA_MEM_", "SOFTGPU_", "VKGDR_"].iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(&*name);
-        }
-    }
-    command
-}
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    error: String,
-}
-
-fn ended(output: Output) -> Ended {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let ended = Ended { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) };
-    assert!(!ended.error.contains("panicked"), "{}", ended.error);
-    ended
-}
+use std::process::Stdio;
 
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     ended(command(arguments).envs(environment.iter().copied()).output().unwrap())
-}
-
-/// A file that ends with the test.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, content: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("cuda-mem-command-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 const SOFTWARE: [&str; 3] = ["demo", "--provider", "software"];

@@ -1,21 +1,16 @@
 //! `cuda-mem bench copy` and `bench latency` as their users see them.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod common;
+
+use common::on_software;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// The command on the software GPU, with a cache directory of the test's own.
 fn run(arguments: &[&str], cache: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-mem"));
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if ["CUDA_MEM_", "SOFTGPU_"].iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(&*name);
-        }
-    }
-    let output =
-        command.args(arguments).env("CUDA_MEM_LIBCUDA", "softgpu").env("CUDA_MEM_PROFILES", cache).output().unwrap();
+    let output = on_software(arguments).env("CUDA_MEM_PROFILES", cache).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!error.contains("panicked"), "{error}");
     output

@@ -1,64 +1,19 @@
 //! The commands around pools as their users see them: pictures, replays, figures, and what is said of bad input.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod common;
+
+use common::{Ended, Temporary, ended, on_software};
 use cuda_mem::adaptor::named;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::pool::{Pool, PoolOptions, Snapshot};
 use cuda_mem::{Buffer, Driver, Stream};
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-/// The command on the software GPU.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-mem"));
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if ["CUDA_MEM_", "SOFTGPU_"].iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(&*name);
-        }
-    }
-    command.args(arguments).env("CUDA_MEM_LIBCUDA", "softgpu");
-    command
-}
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    error: String,
-}
-
-fn ended(output: Output) -> Ended {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let ended = Ended { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) };
-    assert!(!ended.error.contains("panicked"), "{}", ended.error);
-    ended
-}
+use std::process::Stdio;
 
 fn run(arguments: &[&str]) -> Ended {
-    ended(command(arguments).output().unwrap())
-}
-
-/// A file that ends with the test.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
-        let path = std::env::temp_dir().join(format!("cuda-mem-pools-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+    ended(on_software(arguments).output().unwrap())
 }
 
 /// A pool that has seen some life, one of its blocks with a name that is a page of its own.
@@ -111,7 +66,7 @@ fn a_pool_is_drawn_at_a_moment_and_over_time() {
             (Temporary::new(&format!("{name}.json"), snapshot.to_json()), Temporary::new(&format!("{name}.svg"), ""));
         let ended = run(&["pool-map", json.path(), "-o", svg.path()]);
         assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{}", ended.error);
-        let svg = std::fs::read_to_string(&svg.0).unwrap();
+        let svg = std::fs::read_to_string(svg.path()).unwrap();
         let seen = elements(&svg);
         assert_eq!(seen["svg"], 1);
         assert!(!seen.contains_key("script"), "{svg}");
@@ -129,7 +84,7 @@ fn a_pool_is_drawn_at_a_moment_and_over_time() {
             assert!(svg.contains("freed at") && svg.contains("still there") && svg.contains(" us</text>"), "{svg}");
         }
         // From standard input to standard output it is the same picture.
-        let mut child = command(&["pool-map", "-"])
+        let mut child = on_software(&["pool-map", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

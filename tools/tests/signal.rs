@@ -1,19 +1,15 @@
 //! `cuda-mem bench signal` as its users see it.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod common;
+
+use common::on_software;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-mem"));
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if ["CUDA_MEM_", "SOFTGPU_"].iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(&*name);
-        }
-    }
-    command.args(["bench", "signal"]).args(arguments).env("CUDA_MEM_LIBCUDA", "softgpu");
-    command.envs(environment.iter().copied()).output().unwrap()
+    let arguments = [&["bench", "signal"], arguments].concat();
+    on_software(&arguments).envs(environment.iter().copied()).output().unwrap()
 }
 
 fn report(environment: &[(&str, &str)]) -> Value {

@@ -2,7 +2,7 @@
 //! sizes with 1000 to 2000 live. It needs an NVIDIA driver.
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
-use ffi_tests::pool_workloads::Numbers;
+use ffi_tests::timing::{Numbers, median};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,20 +26,10 @@ fn allocate(stream: &Arc<CudaStream>, size: usize) -> Result<cudarc::driver::Cud
     unsafe { stream.alloc::<u8>(size) }
 }
 
-/// The median of the means of batches.
 fn pairs(stream: &Arc<CudaStream>, size: usize) -> Result<f64, DriverError> {
-    const BATCH: u32 = 1000;
-    let mut means = Vec::new();
-    for _ in 0..101 {
-        let start = Instant::now();
-        for _ in 0..BATCH {
-            drop(allocate(stream, size)?);
-        }
-        means.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH));
-    }
+    let time = median(101, 1000, || allocate(stream, size).map(drop))?;
     stream.synchronize()?;
-    means.sort_by(f64::total_cmp);
-    Ok(means[means.len() / 2])
+    Ok(time)
 }
 
 /// Sizes up to 1 MiB as they come.

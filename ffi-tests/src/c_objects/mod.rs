@@ -417,17 +417,6 @@ impl Buffer {
         // SAFETY: the slice has as many bytes.
         done(unsafe { cudamem_buffer_fill(self.0, offset, size, value.as_ptr().cast(), value.len()) })
     }
-
-    /// Destroys the buffer in order of a stream.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn destroy_on(self, stream: &Stream) -> Result {
-        done(cudamem_buffer_destroy_on(self.0, stream.0))?;
-        core::mem::forget(self);
-        Ok(())
-    }
 }
 
 impl Engine {
@@ -452,28 +441,5 @@ impl Engine {
         let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
         // SAFETY: the slice has as many bytes.
         done(unsafe { cudamem_engine_read_buffer(self.0, buffer.0, offset, place, size, ptr::null()) })
-    }
-
-    /// Writes mapped memory.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn write_mapped(&self, mapped: &Mapped, offset: usize, source: &[u8]) -> Result {
-        // SAFETY: the slice has as many bytes.
-        done(unsafe {
-            cudamem_engine_write_mapped(self.0, mapped.0, offset, source.as_ptr().cast(), source.len(), ptr::null())
-        })
-    }
-
-    /// Reads mapped memory.
-    ///
-    /// # Errors
-    ///
-    /// The call failed.
-    pub fn read_mapped(&self, mapped: &Mapped, offset: usize, destination: &mut [u8]) -> Result {
-        let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
-        // SAFETY: the slice has as many bytes.
-        done(unsafe { cudamem_engine_read_mapped(self.0, mapped.0, offset, place, size, ptr::null()) })
     }
 }

@@ -1,6 +1,6 @@
 //! Which calls of the software GPU fail in a round.
 
-use crate::pool_workloads::Numbers;
+use crate::timing::Numbers;
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::vkgdr_sys;
 use softgpu::{Fault, When};

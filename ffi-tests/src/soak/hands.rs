@@ -5,7 +5,7 @@ use super::held::Held;
 use super::progress::Board;
 use super::world::{Source, World};
 use super::{Done, Trouble, Work};
-use crate::pool_workloads::Numbers;
+use crate::timing::Numbers;
 use cuda_mem::{Buffer, Error, Stream};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

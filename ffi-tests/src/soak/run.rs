@@ -10,7 +10,7 @@ use super::work::WORK;
 use super::world::World;
 use super::{Work, faults};
 use crate::Setup;
-use crate::pool_workloads::Numbers;
+use crate::timing::Numbers;
 use cuda_mem::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

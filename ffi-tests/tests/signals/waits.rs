@@ -3,7 +3,7 @@
 use super::{Bench, PATIENCE, patient};
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::signal::{Comparison, Consumer, Flag, Producer, SignalError, SignalWord, WaitPolicy, Waiter};
+use cuda_mem::signal::{Comparison, SignalError, SignalWord, WaitPolicy, Waiter};
 use cuda_mem::{Error, Feature, Stream, Support};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay};

@@ -106,3 +106,12 @@ impl Machine {
         assert_eq!(cu!(self, cuLaunchHostFunc(stream, Some(call), data)), CUresult::CUDA_SUCCESS.0);
     }
 }
+
+/// A test where device addresses are addresses of the process, and where the CPU faults at them.
+pub fn both(test: fn(&Machine)) {
+    for strict in [false, true] {
+        let m = machine(Settings { strict, ..Settings::default() });
+        test(&m);
+        m.finish();
+    }
+}

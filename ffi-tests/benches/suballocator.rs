@@ -1,8 +1,9 @@
 //! What suballocation costs. No GPU is needed: only offsets are handed out.
 //!
-//! `cargo bench -p cuda-mem --bench suballocator` runs it. `--brief` is a short run that only shows that it works.
+//! `cargo bench -p ffi-tests --bench suballocator` runs it. `--brief` is a short run that only shows that it works.
 
 use cuda_mem::suballocator::{BlockId, Ring, Slabs, SlotClass, Suballocator, SuballocatorOptions};
+use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
@@ -51,40 +52,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The median time of one run, in nanoseconds: `rounds` times a batch of runs, so that the clock does not count.
-fn median(rounds: usize, batch: usize, mut run: impl FnMut(usize) -> Result<()>) -> Result<f64> {
-    let mut times = Vec::with_capacity(rounds);
-    // The first round warms the caches.
-    for round in 0..=rounds {
-        let start = Instant::now();
-        for index in 0..batch {
-            run(round * batch + index)?;
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
-    }
-    times.remove(0);
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
-}
-
-/// Numbers that look random and are the same in each run (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 256 to 1 MiB, every power of two as often as another.
-    fn size(&mut self) -> u64 {
-        let exponent = 8.0 + 12.0 * (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        exponent.exp2() as u64
-    }
-}
-
 fn suballocator(bytes: u64) -> Result<Suballocator> {
     let mut memory = Suballocator::new(SuballocatorOptions { granularity: GRANULARITY })?;
     memory.add_region(bytes.next_multiple_of(GRANULARITY))?;
@@ -93,7 +60,7 @@ fn suballocator(bytes: u64) -> Result<Suballocator> {
 
 fn empty(rounds: usize, batch: usize) -> Result<f64> {
     let mut memory = suballocator(1 << 30)?;
-    median(rounds, batch, |_| {
+    median(rounds, batch, || {
         let block = memory.allocate(black_box(4096), black_box(256)).ok_or("full")?;
         memory.free(black_box(block.id))?;
         Ok(())
@@ -103,7 +70,7 @@ fn empty(rounds: usize, batch: usize) -> Result<f64> {
 fn slabs(rounds: usize, batch: usize) -> Result<f64> {
     let mut slabs = Slabs::new(&[256, 512, 1024, 2048, 4096].map(|size| SlotClass { size, slots: 64 }))?;
     slabs.add_chunk(1000, 0)?;
-    median(rounds, batch, |_| {
+    median(rounds, batch, || {
         let slot = slabs.allocate(black_box(1000)).ok_or("full")?;
         slabs.free(black_box(slot.id))?;
         Ok(())
@@ -113,7 +80,7 @@ fn slabs(rounds: usize, batch: usize) -> Result<f64> {
 fn ring(rounds: usize, batch: usize) -> Result<f64> {
     let mut ring = Ring::new(1 << 20)?;
     let mut oldest = ring.allocate(5000, 256).ok_or("full")?;
-    median(rounds, batch, |_| {
+    median(rounds, batch, || {
         let block = ring.allocate(black_box(5000), black_box(256)).ok_or("full")?;
         ring.release(std::mem::replace(&mut oldest, block))?;
         Ok(())
@@ -122,9 +89,9 @@ fn ring(rounds: usize, batch: usize) -> Result<f64> {
 
 fn live(count: usize, rounds: usize, batch: usize) -> Result<()> {
     let mut numbers = Numbers(count as u64);
-    let sizes: Vec<u64> = (0..batch * (rounds + 1)).map(|_| numbers.size()).collect();
-    let victims: Vec<u32> = sizes.iter().map(|_| (numbers.next() % count as u64) as u32).collect();
-    let initial: Vec<u64> = (0..count).map(|_| numbers.size()).collect();
+    let sizes: Vec<u64> = (0..batch * (rounds + 1)).map(|_| numbers.size(8..20)).collect();
+    let victims: Vec<u32> = sizes.iter().map(|_| (numbers.next_number() % count as u64) as u32).collect();
+    let initial: Vec<u64> = (0..count).map(|_| numbers.size(8..20)).collect();
     let mut memory = suballocator(initial.iter().sum::<u64>() / 3 * 4)?;
     memory.reserve(2 * count);
     let mut blocks: Vec<Option<BlockId>> = Vec::with_capacity(count);
@@ -145,12 +112,14 @@ fn live(count: usize, rounds: usize, batch: usize) -> Result<()> {
     for step in 0..4 * count {
         replace(&mut memory, step % sizes.len())?;
     }
-    let pair = median(rounds, batch, |index| {
-        let block = memory.allocate(sizes[index], 256).ok_or("full")?;
+    let mut indices = 0..;
+    let pair = median(rounds, batch, || -> Result<()> {
+        let block = memory.allocate(sizes[indices.next().unwrap_or(0)], 256).ok_or("full")?;
         memory.free(block.id)?;
         Ok(())
     })?;
-    let replaced = median(rounds, batch, |index| replace(&mut memory, index))?;
+    let mut indices = 0..;
+    let replaced = median(rounds, batch, || replace(&mut memory, indices.next().unwrap_or(0)))?;
     println!(
         "{:>12} {pair:>10.1} {replaced:>12.1} {:>12} {refused:>10} {:>14.3}",
         memory.block_count(),
@@ -169,7 +138,7 @@ fn among_holes(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
     for block in blocks.iter().step_by(2) {
         memory.free(*block)?;
     }
-    median(rounds, batch, |_| {
+    median(rounds, batch, || {
         let block = memory.allocate(black_box(1024), black_box(256)).ok_or("full")?;
         memory.free(black_box(block.id))?;
         Ok(())

@@ -5,10 +5,10 @@
 //! through all free ranges for the best.
 
 use cuda_mem::suballocator::{BlockId, Suballocator, SuballocatorOptions};
+use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::ops::Range;
-use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -105,22 +105,6 @@ fn run<D: Divider>(brief: bool) -> Result<()> {
     Ok(())
 }
 
-/// The median time of one step, in nanoseconds, after a round that warms.
-fn median(rounds: usize, batch: usize, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::with_capacity(rounds);
-    for round in 0..=rounds {
-        let start = Instant::now();
-        for _ in 0..batch {
-            step()?;
-        }
-        if round > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e9 / batch as f64);
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
-}
-
 /// 1 KiB among holes of 1 KiB, no two of which are neighbours.
 fn pair<D: Divider>(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
     const UNITS: u32 = 4;
@@ -143,17 +127,17 @@ fn pair<D: Divider>(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
 /// A random block freed and another allocated: the time of both, and how many allocations were refused.
 fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64, f64)> {
     let mut numbers = Numbers(live as u64);
-    let sizes: Vec<u32> = (0..live).map(|_| numbers.units()).collect();
+    let sizes: Vec<u32> = (0..live).map(|_| numbers.size(0..12) as u32).collect();
     let units = sizes.iter().map(|size| u64::from(*size)).sum::<u64>() * 10 / 9;
     let mut memory = D::new(u32::try_from(units)?, live)?;
     let mut blocks: Vec<Option<D::Block>> = sizes.iter().map(|size| memory.allocate(*size)).collect();
     let (mut asked, mut refused) = (0u64, 0u64);
-    let mut step = || {
-        let place = &mut blocks[(numbers.next() % live as u64) as usize];
+    let mut step = || -> Result<()> {
+        let place = &mut blocks[(numbers.next_number() % live as u64) as usize];
         if let Some(block) = place.take() {
             memory.free(block)?;
         }
-        *place = memory.allocate(numbers.units());
+        *place = memory.allocate(numbers.size(0..12) as u32);
         asked += 1;
         refused += u64::from(place.is_none());
         Ok(())
@@ -164,22 +148,4 @@ fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64
     }
     let time = median(rounds, batch, &mut step)?;
     Ok((time, refused as f64 / asked as f64))
-}
-
-/// Numbers that look random and are the same in each run (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 1 to 4096 units, every power of two as often as another.
-    fn units(&mut self) -> u32 {
-        let exponent = 12.0 * (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        exponent.exp2() as u32
-    }
 }
