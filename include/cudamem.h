@@ -402,7 +402,7 @@ typedef struct {
 } cudamem_device_info;
 
 /** Gives the number of devices. */
-cudamem_status cudamem_device_count(int32_t *count);
+cudamem_status cudamem_device_get_count(int32_t *count);
 
 /** Tells what a device is. info->size is set by the program. */
 cudamem_status cudamem_device_get_info(int32_t ordinal, cudamem_device_info *info);
@@ -545,11 +545,11 @@ cudamem_status cudamem_event_get_raw(cudamem_event event, void **raw);
 cudamem_status cudamem_event_record(cudamem_event event, cudamem_stream stream);
 
 /**
- * Tells whether the work before the event is done. An event that was never recorded has passed.
+ * Tells whether the work before the event is done. An event that was never recorded is done.
  *
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
  */
-cudamem_status cudamem_event_has_passed(cudamem_event event, bool *passed);
+cudamem_status cudamem_event_is_done(cudamem_event event, bool *done);
 
 /**
  * Waits for the work before the event.
@@ -1101,36 +1101,112 @@ cudamem_status cudamem_mapped_destroy(cudamem_mapped mapped);
  * threads at once.
  */
 
-/** Makes an engine for a context's device. */
-cudamem_status cudamem_engine_create(cudamem_context context, cudamem_engine *engine);
+/** A flag of cudamem_engine_options: what is measured is neither kept nor read from where it was kept. */
+#define CUDAMEM_ENGINE_NO_CACHE 1
+/** A flag of cudamem_engine_options: nothing is measured but by cudamem_engine_measure. */
+#define CUDAMEM_ENGINE_MEASURE_ON_REQUEST 2
+/** A flag of cudamem_engine_options: nobody helps the calling thread. */
+#define CUDAMEM_ENGINE_NO_THREADS 4
+/** As the profile says. */
+#define CUDAMEM_WAY_CHOSEN 0
+/** By streaming stores or loads of the CPU, of `threads` threads. Mapped memory only. */
+#define CUDAMEM_WAY_CPU 1
+/** By one copy of the driver. */
+#define CUDAMEM_WAY_DRIVER 2
+/** Through page-locked staging, which `threads` threads fill or empty. */
+#define CUDAMEM_WAY_STAGED 3
+/** `threads` threads store, and `staging_threads` fill staging. To mapped memory only. */
+#define CUDAMEM_WAY_MIXED 4
+/** The host's pages are locked for the time of the copy. */
+#define CUDAMEM_WAY_REGISTERED 5
+/** The driver is asked what the host's memory is, for copies that are not small. */
+#define CUDAMEM_HOST_UNKNOWN 0
+/** The host's memory is of the heap, the stack or a file. */
+#define CUDAMEM_HOST_PAGEABLE 1
+/** The host's memory is page-locked: allocated by the driver, or registered with it. */
+#define CUDAMEM_HOST_PINNED 2
+/** How a copy engine is made. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_engine_options). */
+    size_t size;
+    /** A profile as cudamem_engine_get_profile gives it, to choose ways by. NULL for what is kept of this machine, or measured. */
+    const char *profile;
+    /** The folder where profiles are kept. NULL for the user's cache folder, or what CUDA_MEM_PROFILES names. */
+    const char *cache;
+    /** The largest piece that goes through page-locked staging at once, in bytes. 2 MiB by default. */
+    size_t slot_size;
+    /** How many such pieces one copy uses in turns. 8 by default. */
+    uint32_t slots;
+    /** How many copies may use staging at once. 4 by default. */
+    uint32_t lanes;
+    /** How many threads of the engine's own help, at most 64. 0 for those that all engines of the process share. */
+    uint32_t threads;
+    /** CUDAMEM_ENGINE_... combined by |. */
+    uint32_t flags;
+} cudamem_engine_options;
 
-/** Copies size bytes of the host to a buffer, from offset on. Device work given after this sees them. */
+/** What a program decides for one copy. Zeros leave it to the engine. */
+typedef struct {
+    /** sizeof(cudamem_copy_options). */
+    size_t size;
+    /** One of CUDAMEM_WAY_... . */
+    int32_t way;
+    /** One of CUDAMEM_HOST_... . */
+    int32_t host;
+    /** The threads of the way, the calling one included; 0 for ways without. */
+    uint32_t threads;
+    /** The threads that fill staging, with CUDAMEM_WAY_MIXED; else 0. */
+    uint32_t staging_threads;
+} cudamem_copy_options;
+
+/**
+ * Makes an engine for a context's device. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the profile is none.
+ */
+cudamem_status cudamem_engine_create(cudamem_context context,
+                                     const cudamem_engine_options *options,
+                                     cudamem_engine *engine);
+
+/**
+ * Copies size bytes of the host to a buffer, from offset on. Device work given after this sees them. options may be NULL.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied as the options say.
+ */
 cudamem_status cudamem_engine_write_buffer(cudamem_engine engine,
                                            cudamem_buffer buffer,
                                            size_t offset,
                                            const void *source,
-                                           size_t size);
+                                           size_t size,
+                                           const cudamem_copy_options *options);
 
-/** Copies size bytes of a buffer, from offset on, to the host. Returns when that is done. */
+/**
+ * Copies size bytes of a buffer, from offset on, to the host. Returns when that is done. options may be NULL.
+ *
+ * Errors: as cudamem_engine_write_buffer.
+ */
 cudamem_status cudamem_engine_read_buffer(cudamem_engine engine,
                                           cudamem_buffer buffer,
                                           size_t offset,
                                           void *destination,
-                                          size_t size);
+                                          size_t size,
+                                          const cudamem_copy_options *options);
 
 /** As cudamem_engine_write_buffer, to mapped memory. */
 cudamem_status cudamem_engine_write_mapped(cudamem_engine engine,
                                            cudamem_mapped mapped,
                                            size_t offset,
                                            const void *source,
-                                           size_t size);
+                                           size_t size,
+                                           const cudamem_copy_options *options);
 
 /** As cudamem_engine_read_buffer, from mapped memory. */
 cudamem_status cudamem_engine_read_mapped(cudamem_engine engine,
                                           cudamem_mapped mapped,
                                           size_t offset,
                                           void *destination,
-                                          size_t size);
+                                          size_t size,
+                                          const cudamem_copy_options *options);
 
 /** Destroys an engine, and frees its staging. The null handle is allowed. */
 cudamem_status cudamem_engine_destroy(cudamem_engine engine);
@@ -2191,13 +2267,15 @@ cudamem_status cudamem_ring_pool_synchronize(cudamem_resource pool);
  * memory that others import by a file descriptor.
  */
 
-/** On the context's device. */
-#define CUDAMEM_PHYSICAL_ON_DEVICE 0
-/** In the host's memory. */
-#define CUDAMEM_PHYSICAL_ON_HOST 1
-/** In the memory of one NUMA node of the host. */
-#define CUDAMEM_PHYSICAL_ON_NODE 2
-/** A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_PHYSICAL_ON_NODE. */
+/** The memory of a device: the context's, where memory is made; else the one whose ordinal is the number. */
+#define CUDAMEM_LOCATION_DEVICE 0
+/** The memory of the host; the number is 0. */
+#define CUDAMEM_LOCATION_HOST 1
+/** The memory of the host's NUMA node of that number. */
+#define CUDAMEM_LOCATION_NODE 2
+/** The memory of the NUMA node that the calling thread runs on; the number is 0. */
+#define CUDAMEM_LOCATION_CURRENT_NODE 3
+/** A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_LOCATION_NODE. */
 #define CUDAMEM_PHYSICAL_SHAREABLE 1
 /** A flag of physical and virtual memory: other devices of the machine may be let reach it over PCIe (GPUDirect RDMA). */
 #define CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA 2
@@ -2211,9 +2289,9 @@ cudamem_status cudamem_ring_pool_synchronize(cudamem_resource pool);
 typedef struct {
     /** sizeof(cudamem_physical_options). */
     size_t size;
-    /** One of CUDAMEM_PHYSICAL_ON_... . */
+    /** CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE. */
     int32_t location;
-    /** The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0. */
+    /** The NUMA node, with CUDAMEM_LOCATION_NODE; else 0. */
     int32_t node;
     /** CUDAMEM_PHYSICAL_... combined by |. */
     uint32_t flags;
@@ -2233,9 +2311,9 @@ typedef struct {
     const int32_t *peers;
     /** How many. */
     size_t peer_count;
-    /** One of CUDAMEM_PHYSICAL_ON_... . */
+    /** CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE. */
     int32_t location;
-    /** The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0. */
+    /** The NUMA node, with CUDAMEM_LOCATION_NODE; else 0. */
     int32_t node;
     /** CUDAMEM_PHYSICAL_... combined by |. */
     uint32_t flags;
@@ -2348,14 +2426,6 @@ cudamem_status cudamem_buffer_get_capacity(cudamem_buffer buffer,
 #define CUDAMEM_REGISTER_READ_ONLY 1
 /** A flag of cudamem_buffer_register: it is memory of another device's, mapped into the process. */
 #define CUDAMEM_REGISTER_IO_MEMORY 2
-/** The memory of the device whose ordinal is the number. */
-#define CUDAMEM_LOCATION_DEVICE 0
-/** The memory of the host; the number is 0. */
-#define CUDAMEM_LOCATION_HOST 1
-/** The memory of the host's NUMA node of that number. */
-#define CUDAMEM_LOCATION_NODE 2
-/** The memory of the NUMA node that the calling thread runs on; the number is 0. */
-#define CUDAMEM_LOCATION_CURRENT_NODE 3
 /** Mostly read: each reader gets a copy, which a write ends. Takes no location. */
 #define CUDAMEM_ADVICE_READ_MOSTLY 0
 /** Takes CUDAMEM_ADVICE_READ_MOSTLY back. */
@@ -2435,77 +2505,10 @@ cudamem_status cudamem_buffer_discard(cudamem_buffer buffer,
                                       size_t offset,
                                       size_t size);
 
-/* ---- Options of copy engines ----------------------------------------------------------------------------------------
+/* ---- Profiles of copy engines ---------------------------------------------------------------------------------------
  *
- * How an engine is made, what it has measured of the machine, and how one copy is done where the program knows better.
+ * What an engine has measured of the machine, and chooses ways by; and the page-locked staging that it keeps.
  */
-
-/** A flag of cudamem_engine_options: what is measured is neither kept nor read from where it was kept. */
-#define CUDAMEM_ENGINE_NO_CACHE 1
-/** A flag of cudamem_engine_options: nothing is measured but by cudamem_engine_measure. */
-#define CUDAMEM_ENGINE_MEASURE_ON_REQUEST 2
-/** A flag of cudamem_engine_options: nobody helps the calling thread. */
-#define CUDAMEM_ENGINE_NO_THREADS 4
-/** As the profile says. */
-#define CUDAMEM_WAY_CHOSEN 0
-/** By streaming stores or loads of the CPU, of `threads` threads. Mapped memory only. */
-#define CUDAMEM_WAY_CPU 1
-/** By one copy of the driver. */
-#define CUDAMEM_WAY_DRIVER 2
-/** Through page-locked staging, which `threads` threads fill or empty. */
-#define CUDAMEM_WAY_STAGED 3
-/** `threads` threads store, and `staging_threads` fill staging. To mapped memory only. */
-#define CUDAMEM_WAY_MIXED 4
-/** The host's pages are locked for the time of the copy. */
-#define CUDAMEM_WAY_REGISTERED 5
-/** The driver is asked what the host's memory is, for copies that are not small. */
-#define CUDAMEM_HOST_UNKNOWN 0
-/** The host's memory is of the heap, the stack or a file. */
-#define CUDAMEM_HOST_PAGEABLE 1
-/** The host's memory is page-locked: allocated by the driver, or registered with it. */
-#define CUDAMEM_HOST_PINNED 2
-/** How a copy engine is made. Zeros are the defaults. */
-typedef struct {
-    /** sizeof(cudamem_engine_options). */
-    size_t size;
-    /** A profile as cudamem_engine_get_profile gives it, to choose ways by. NULL for what is kept of this machine, or measured. */
-    const char *profile;
-    /** The folder where profiles are kept. NULL for the user's cache folder, or what CUDA_MEM_PROFILES names. */
-    const char *cache;
-    /** The largest piece that goes through page-locked staging at once, in bytes. 2 MiB by default. */
-    size_t slot_size;
-    /** How many such pieces one copy uses in turns. 8 by default. */
-    uint32_t slots;
-    /** How many copies may use staging at once. 4 by default. */
-    uint32_t lanes;
-    /** How many threads of the engine's own help, at most 64. 0 for those that all engines of the process share. */
-    uint32_t threads;
-    /** CUDAMEM_ENGINE_... combined by |. */
-    uint32_t flags;
-} cudamem_engine_options;
-
-/** What a program decides for one copy. Zeros leave it to the engine. */
-typedef struct {
-    /** sizeof(cudamem_copy_options). */
-    size_t size;
-    /** One of CUDAMEM_WAY_... . */
-    int32_t way;
-    /** One of CUDAMEM_HOST_... . */
-    int32_t host;
-    /** The threads of the way, the calling one included; 0 for ways without. */
-    uint32_t threads;
-    /** The threads that fill staging, with CUDAMEM_WAY_MIXED; else 0. */
-    uint32_t staging_threads;
-} cudamem_copy_options;
-
-/**
- * Makes an engine for a context's device. options may be NULL.
- *
- * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the profile is none.
- */
-cudamem_status cudamem_engine_create_with(cudamem_context context,
-                                          const cudamem_engine_options *options,
-                                          cudamem_engine *engine);
 
 /** Gives the profile that ways are chosen by, as JSON: what each way of copying takes, by size. */
 cudamem_status cudamem_engine_get_profile(cudamem_engine engine, cudamem_text *json);
@@ -2521,46 +2524,6 @@ cudamem_status cudamem_engine_get_staging(cudamem_engine engine, size_t *size);
 
 /** Frees staging that no copy uses. */
 cudamem_status cudamem_engine_trim(cudamem_engine engine);
-
-/**
- * As cudamem_engine_write_buffer, with options.
- *
- * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied so.
- */
-cudamem_status cudamem_engine_write_buffer_with(cudamem_engine engine,
-                                                cudamem_buffer buffer,
-                                                size_t offset,
-                                                const void *source,
-                                                size_t size,
-                                                const cudamem_copy_options *options);
-
-/**
- * As cudamem_engine_read_buffer, with options.
- *
- * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied so.
- */
-cudamem_status cudamem_engine_read_buffer_with(cudamem_engine engine,
-                                               cudamem_buffer buffer,
-                                               size_t offset,
-                                               void *destination,
-                                               size_t size,
-                                               const cudamem_copy_options *options);
-
-/** As cudamem_engine_write_buffer_with, to mapped memory. */
-cudamem_status cudamem_engine_write_mapped_with(cudamem_engine engine,
-                                                cudamem_mapped mapped,
-                                                size_t offset,
-                                                const void *source,
-                                                size_t size,
-                                                const cudamem_copy_options *options);
-
-/** As cudamem_engine_read_buffer_with, from mapped memory. */
-cudamem_status cudamem_engine_read_mapped_with(cudamem_engine engine,
-                                               cudamem_mapped mapped,
-                                               size_t offset,
-                                               void *destination,
-                                               size_t size,
-                                               const cudamem_copy_options *options);
 
 /* ---- Copies of engines in stream order, of many pieces, and complete ------------------------------------------------
  *
@@ -2799,17 +2762,17 @@ cudamem_status cudamem_flag_wait(cudamem_flag flag,
  * Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another
  * context or captures a graph, or no word can ever compare so.
  */
-cudamem_status cudamem_flag_wait_on_stream(cudamem_flag flag,
-                                           cudamem_stream stream,
-                                           int32_t comparison,
-                                           uint64_t value);
+cudamem_status cudamem_flag_wait_on(cudamem_flag flag,
+                                    cudamem_stream stream,
+                                    int32_t comparison,
+                                    uint64_t value);
 
 /**
  * Writes the word when all work given to stream so far is done; who sees the value sees that work.
  *
- * Errors: as cudamem_flag_wait_on_stream.
+ * Errors: as cudamem_flag_wait_on.
  */
-cudamem_status cudamem_flag_store_on_stream(cudamem_flag flag, cudamem_stream stream, uint64_t value);
+cudamem_status cudamem_flag_store_on(cudamem_flag flag, cudamem_stream stream, uint64_t value);
 
 /**
  * Tells the flag that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
@@ -2869,16 +2832,16 @@ cudamem_status cudamem_counter_wait(cudamem_counter counter,
 /**
  * Lets work given to stream from now on wait until the count is at least count.
  *
- * Errors: as cudamem_flag_wait_on_stream.
+ * Errors: as cudamem_flag_wait_on.
  */
-cudamem_status cudamem_counter_wait_on_stream(cudamem_counter counter, cudamem_stream stream, uint64_t count);
+cudamem_status cudamem_counter_wait_on(cudamem_counter counter, cudamem_stream stream, uint64_t count);
 
 /**
  * Sets a count that the device keeps when all work given to stream so far is done.
  *
- * Errors: as cudamem_flag_wait_on_stream; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+ * Errors: as cudamem_flag_wait_on; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
  */
-cudamem_status cudamem_counter_store_on_stream(cudamem_counter counter, cudamem_stream stream, uint64_t count);
+cudamem_status cudamem_counter_store_on(cudamem_counter counter, cudamem_stream stream, uint64_t count);
 
 /**
  * Tells the counter that work given to stream so far uses it: kernels that were launched with its address. Its memory serves

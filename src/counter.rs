@@ -160,14 +160,14 @@ pub unsafe extern "C" fn cudamem_counter_wait(
 
 /// Lets work given to stream from now on wait until the count is at least count.
 ///
-/// Errors: as cudamem_flag_wait_on_stream.
+/// Errors: as cudamem_flag_wait_on.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_wait_on_stream(
+pub extern "C" fn cudamem_counter_wait_on(
     counter: cudamem_counter,
     stream: cudamem_stream,
     count: u64,
 ) -> cudamem_status {
-    run("cudamem_counter_wait_on_stream", || {
+    run("cudamem_counter_wait_on", || {
         let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
         match &*counter {
             AnyCounter::Narrow(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, narrow("count", count)?)?,
@@ -181,14 +181,14 @@ pub extern "C" fn cudamem_counter_wait_on_stream(
 
 /// Sets a count that the device keeps when all work given to stream so far is done.
 ///
-/// Errors: as cudamem_flag_wait_on_stream; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+/// Errors: as cudamem_flag_wait_on; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_store_on_stream(
+pub extern "C" fn cudamem_counter_store_on(
     counter: cudamem_counter,
     stream: cudamem_stream,
     count: u64,
 ) -> cudamem_status {
-    run("cudamem_counter_store_on_stream", || {
+    run("cudamem_counter_store_on", || {
         let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
         match &*counter {
             AnyCounter::Narrow(counter) => counter.by_device()?.store_on(&stream, narrow("count", count)?)?,

@@ -76,8 +76,8 @@ pub(crate) fn device(ordinal: i32) -> Outcome<Device> {
 
 /// Gives the number of devices.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_device_count(count: Out<'_, i32>) -> cudamem_status {
-    run("cudamem_device_count", || {
+pub extern "C" fn cudamem_device_get_count(count: Out<'_, i32>) -> cudamem_status {
+    run("cudamem_device_get_count", || {
         let count = out("count", count)?;
         count.write(i32::try_from(driver()?.device_count()?).unwrap_or(i32::MAX));
         Ok(())

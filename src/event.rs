@@ -33,7 +33,7 @@ pub extern "C" fn cudamem_event_create(
         let made = match flags {
             0 => Event::new(&context)?,
             CUDAMEM_EVENT_TIMING => Event::with_timing(&context)?,
-            CUDAMEM_EVENT_SHAREABLE => Event::exportable(&context)?,
+            CUDAMEM_EVENT_SHAREABLE => Event::shareable(&context)?,
             _ => {
                 return Err(invalid("flags", format!("{flags:#x}"), "events of several processes have no time stamps"));
             }
@@ -59,14 +59,14 @@ pub extern "C" fn cudamem_event_record(event: cudamem_event, stream: cudamem_str
     run("cudamem_event_record", || Ok(object("event", event)?.record(&*object("stream", stream)?)?))
 }
 
-/// Tells whether the work before the event is done. An event that was never recorded has passed.
+/// Tells whether the work before the event is done. An event that was never recorded is done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_event_has_passed(event: cudamem_event, passed: Out<'_, bool>) -> cudamem_status {
-    run("cudamem_event_has_passed", || {
-        let passed = out("passed", passed)?;
-        passed.write(object("event", event)?.has_passed()?);
+pub extern "C" fn cudamem_event_is_done(event: cudamem_event, done: Out<'_, bool>) -> cudamem_status {
+    run("cudamem_event_is_done", || {
+        let done = out("done", done)?;
+        done.write(object("event", event)?.is_done()?);
         Ok(())
     })
 }

@@ -117,7 +117,8 @@ pub extern "C" fn cudamem_graph_instantiate(
     run("cudamem_graph_instantiate", || {
         let executable = out("executable", executable)?;
         call::check_flags("flags", flags, CUDAMEM_GRAPH_AUTO_FREE)?;
-        let options = GraphOptions { auto_free_on_launch: flags & CUDAMEM_GRAPH_AUTO_FREE != 0 };
+        let mut options = GraphOptions::default();
+        options.auto_free_on_launch = flags & CUDAMEM_GRAPH_AUTO_FREE != 0;
         let made = lock(&object("graph", graph)?.0).instantiate(options)?;
         executable.write(call::new_handle(Executable(Mutex::new(made)))?);
         Ok(())

@@ -10,7 +10,7 @@ use crate::made::{new_resource, of_sort};
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::mem::size_of;
-use cuda_mem::adaptor::{FailWhen, FailureInjection, GuardSettings, Guarded};
+use cuda_mem::adaptor::{FailWhen, FailureInjection, GuardOptions, Guarded};
 use cuda_mem::memory::kind::Any;
 
 /// Fails the allocation of a number, from 1 on.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn cudamem_resource_create_guarded(
         let known = CUDAMEM_GUARD_NO_RED_ZONES | CUDAMEM_GUARD_NO_QUARANTINE;
         call::check_flags("options.flags", chosen.flags, known)?;
         call::check_flags("options.reserved", chosen.reserved, 0)?;
-        let mut settings = GuardSettings::default();
+        let mut settings = GuardOptions::default();
         for (size, none, place) in [
             (chosen.red_zone, CUDAMEM_GUARD_NO_RED_ZONES, &mut settings.red_zone),
             (chosen.quarantine, CUDAMEM_GUARD_NO_QUARANTINE, &mut settings.quarantine),

@@ -11,6 +11,9 @@ use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
 use crate::memory::Memory;
 use crate::status::cudamem_status;
+use crate::virtual_memory::{
+    CUDAMEM_LOCATION_CURRENT_NODE, CUDAMEM_LOCATION_DEVICE, CUDAMEM_LOCATION_HOST, CUDAMEM_LOCATION_NODE,
+};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use cuda_mem::SharedBuffer;
@@ -84,15 +87,6 @@ pub unsafe extern "C" fn cudamem_buffer_register(
         Ok(())
     })
 }
-
-/// The memory of the device whose ordinal is the number.
-pub const CUDAMEM_LOCATION_DEVICE: i32 = 0;
-/// The memory of the host; the number is 0.
-pub const CUDAMEM_LOCATION_HOST: i32 = 1;
-/// The memory of the host's NUMA node of that number.
-pub const CUDAMEM_LOCATION_NODE: i32 = 2;
-/// The memory of the NUMA node that the calling thread runs on; the number is 0.
-pub const CUDAMEM_LOCATION_CURRENT_NODE: i32 = 3;
 
 fn location(location: i32, number: i32) -> Outcome<Location> {
     match (location, number) {

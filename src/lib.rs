@@ -26,7 +26,7 @@ pub mod data_type;
 pub mod device;
 pub mod dlpack;
 pub mod engine;
-pub mod engine_options;
+pub mod engine_profile;
 pub mod engine_work;
 pub mod event;
 pub mod graph;

@@ -18,7 +18,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use core::ops::Deref;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{Figure, OutOfMemoryInfo, Pool, PoolSettings, Reuse, Tracked};
+use cuda_mem::pool::{Figure, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
 use std::sync::Arc;
 
 /// A stream may have another's memory when an event that was recorded after the free has passed; and where the pool would
@@ -100,9 +100,9 @@ pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
 }
 
 impl cudamem_pool_options {
-    fn settings(&self) -> Outcome<PoolSettings> {
+    fn settings(&self) -> Outcome<PoolOptions> {
         call::check_flags("options.flags", self.flags, CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED)?;
-        let mut settings = PoolSettings::default();
+        let mut settings = PoolOptions::default();
         settings.reuse = reuse(self.reuse)?;
         for (field, value, place) in [
             ("options.initial", self.initial, &mut settings.initial),

@@ -17,8 +17,8 @@ use core::mem::size_of;
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    Accessibility, Attachment, DeviceMemory, DevicePool, DriverPool, Kind as MemoryKind, ManagedMemory, ManagedPool,
-    PinnedMemory, PinnedOptions, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+    Accessibility, Attachment, DeviceMemory, DevicePool, DriverPool, DriverPoolOptions, Kind as MemoryKind,
+    ManagedMemory, ManagedPool, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle, SharedResource,
 };
 use cuda_mem::pool::Pool;
 use cuda_mem::{Buffer, MappedResource, Stream};
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         let size = |argument, bytes: u64| {
             usize::try_from(bytes).map_err(|_| invalid(argument, bytes.to_string(), "no memory is as large as that"))
         };
-        let mut settings = PoolOptions::default();
+        let mut settings = DriverPoolOptions::default();
         settings.shareable = chosen.flags & CUDAMEM_DRIVER_POOL_SHAREABLE != 0;
         if chosen.max_size != 0 {
             settings.max_size = Some(size("options.max_size", chosen.max_size)?);

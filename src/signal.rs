@@ -315,13 +315,13 @@ pub unsafe extern "C" fn cudamem_flag_wait(
 /// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another
 /// context or captures a graph, or no word can ever compare so.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_wait_on_stream(
+pub extern "C" fn cudamem_flag_wait_on(
     flag: cudamem_flag,
     stream: cudamem_stream,
     comparison: i32,
     value: u64,
 ) -> cudamem_status {
-    run("cudamem_flag_wait_on_stream", || {
+    run("cudamem_flag_wait_on", || {
         let comparison = self::comparison(comparison)?;
         let (flag, stream) = (object("flag", flag)?, object("stream", stream)?);
         match &*flag {
@@ -333,14 +333,10 @@ pub extern "C" fn cudamem_flag_wait_on_stream(
 
 /// Writes the word when all work given to stream so far is done; who sees the value sees that work.
 ///
-/// Errors: as cudamem_flag_wait_on_stream.
+/// Errors: as cudamem_flag_wait_on.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_store_on_stream(
-    flag: cudamem_flag,
-    stream: cudamem_stream,
-    value: u64,
-) -> cudamem_status {
-    run("cudamem_flag_store_on_stream", || {
+pub extern "C" fn cudamem_flag_store_on(flag: cudamem_flag, stream: cudamem_stream, value: u64) -> cudamem_status {
+    run("cudamem_flag_store_on", || {
         let (flag, stream) = (object("flag", flag)?, object("stream", stream)?);
         match &*flag {
             AnyFlag::Narrow(flag) => Ok(flag.store_on(&stream, narrow("value", value)?)?),

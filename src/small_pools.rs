@@ -11,7 +11,7 @@ use crate::pool::reuse;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings, WhenFull};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool, WhenFull};
 
 /// How a pool of one size is made. Zeros are the defaults.
 #[repr(C)]
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn cudamem_fixed_pool_create(
         let pool = out("pool", pool)?;
         // SAFETY: the header's rule for options.
         let chosen = unsafe { self::options("options", options) }?;
-        let mut settings = FixedSizeSettings::default();
+        let mut settings = FixedSizeOptions::default();
         settings.reuse = reuse(chosen.reuse)?;
         if chosen.blocks_per_slab != 0 {
             settings.blocks_per_slab = chosen.blocks_per_slab;
@@ -151,7 +151,7 @@ pub extern "C" fn cudamem_ring_pool_create(
         if capacity > isize::MAX as usize {
             return Err(invalid("capacity", capacity.to_string(), "no memory is as large as that"));
         }
-        let mut settings = RingSettings::default();
+        let mut settings = RingOptions::default();
         settings.when_full = if flags == 0 { WhenFull::Wait } else { WhenFull::Refuse };
         let upstream = object("upstream", upstream)?.share();
         pool.write(new_resource(RingPool::<Any>::new(&upstream, capacity, &settings)?)?);

@@ -16,7 +16,7 @@ use crate::view::{dense_size, nothing};
 use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::memory::SharedResource;
-use cuda_mem::view::{CopyOptions, Order, StridedLayout, StridedView};
+use cuda_mem::view::{Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{DataType, Error, Stream};
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl Chosen {
         Ok(Self { stream, temporary, blocking })
     }
 
-    fn options(&self) -> CopyOptions<'_> {
-        let mut options = CopyOptions::default();
+    fn options(&self) -> ViewCopyOptions<'_> {
+        let mut options = ViewCopyOptions::default();
         options.stream = self.stream.as_deref();
         options.temporary = self.temporary.as_ref();
         options.blocking = self.blocking;

@@ -25,14 +25,16 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 handle_type!(cudamem_physical: PhysicalMemory, Kind::Physical);
 
-/// On the context's device.
-pub const CUDAMEM_PHYSICAL_ON_DEVICE: i32 = 0;
-/// In the host's memory.
-pub const CUDAMEM_PHYSICAL_ON_HOST: i32 = 1;
-/// In the memory of one NUMA node of the host.
-pub const CUDAMEM_PHYSICAL_ON_NODE: i32 = 2;
+/// The memory of a device: the context's, where memory is made; else the one whose ordinal is the number.
+pub const CUDAMEM_LOCATION_DEVICE: i32 = 0;
+/// The memory of the host; the number is 0.
+pub const CUDAMEM_LOCATION_HOST: i32 = 1;
+/// The memory of the host's NUMA node of that number.
+pub const CUDAMEM_LOCATION_NODE: i32 = 2;
+/// The memory of the NUMA node that the calling thread runs on; the number is 0.
+pub const CUDAMEM_LOCATION_CURRENT_NODE: i32 = 3;
 
-/// A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_PHYSICAL_ON_NODE.
+/// A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_LOCATION_NODE.
 pub const CUDAMEM_PHYSICAL_SHAREABLE: u32 = 1;
 /// A flag of physical and virtual memory: other devices of the machine may be let reach it over PCIe (GPUDirect RDMA).
 pub const CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA: u32 = 2;
@@ -48,9 +50,9 @@ const FLAGS: u32 = CUDAMEM_PHYSICAL_SHAREABLE | CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA
 pub struct cudamem_physical_options {
     /// sizeof(cudamem_physical_options).
     pub size: usize,
-    /// One of CUDAMEM_PHYSICAL_ON_... .
+    /// CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
     pub location: i32,
-    /// The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0.
+    /// The NUMA node, with CUDAMEM_LOCATION_NODE; else 0.
     pub node: i32,
     /// CUDAMEM_PHYSICAL_... combined by |.
     pub flags: u32,
@@ -65,11 +67,12 @@ unsafe impl Options for cudamem_physical_options {
 
 fn location(location: i32, node: i32) -> Outcome<PhysicalLocation> {
     match (location, node) {
-        (CUDAMEM_PHYSICAL_ON_DEVICE, 0) => Ok(PhysicalLocation::Device),
-        (CUDAMEM_PHYSICAL_ON_HOST, 0) => Ok(PhysicalLocation::Host),
-        (CUDAMEM_PHYSICAL_ON_NODE, node) => Ok(PhysicalLocation::HostNuma(node)),
+        (CUDAMEM_LOCATION_DEVICE, 0) => Ok(PhysicalLocation::Device),
+        (CUDAMEM_LOCATION_HOST, 0) => Ok(PhysicalLocation::Host),
+        (CUDAMEM_LOCATION_NODE, node) => Ok(PhysicalLocation::HostNuma(node)),
         _ => {
-            let rule = "it is one of CUDAMEM_PHYSICAL_ON_..., and the node is 0 for all but CUDAMEM_PHYSICAL_ON_NODE";
+            let rule =
+                "it is CUDAMEM_LOCATION_DEVICE, _HOST or _NODE, and the node is 0 for all but CUDAMEM_LOCATION_NODE";
             Err(invalid("options.location", format!("{location} with node {node}"), rule))
         }
     }
@@ -173,9 +176,9 @@ pub struct cudamem_virtual_options {
     pub peers: *const i32,
     /// How many.
     pub peer_count: usize,
-    /// One of CUDAMEM_PHYSICAL_ON_... .
+    /// CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
     pub location: i32,
-    /// The NUMA node, with CUDAMEM_PHYSICAL_ON_NODE; else 0.
+    /// The NUMA node, with CUDAMEM_LOCATION_NODE; else 0.
     pub node: i32,
     /// CUDAMEM_PHYSICAL_... combined by |.
     pub flags: u32,

@@ -3,7 +3,7 @@
 //! `cargo run --example share` runs on a GPU, or on the software GPU where there is none.
 
 use cuda_mem::ipc::{Channel, Export};
-use cuda_mem::memory::{DevicePool, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
 use std::error::Error as StdError;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,11 +31,11 @@ fn parent(context: &Context) -> Result<(), Box<dyn StdError>> {
         .spawn()?;
 
     let stream = Stream::new(context)?;
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = DevicePool::new(context, &options)?;
     let mut numbers = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0, 5.0], &stream)?.into_shared();
-    let ready = Event::exportable(context)?;
+    let ready = Event::shareable(context)?;
 
     channel.send(&pool.export()?)?;
     channel.send(&numbers.slice(1..4)?.export()?)?; // a part is enough

@@ -354,6 +354,7 @@ impl Drop for Inner {
 
 /// Memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryInfo {
     /// What is free.
     pub free: usize,

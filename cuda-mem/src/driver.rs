@@ -43,6 +43,7 @@ struct Inner {
 /// `vkgdr` (feature `vkgdr`, on by default). What is not chosen here comes from the environment (`CUDA_MEM_LIBCUDA`,
 /// `CUDA_MEM_LIBVKGDR`), then from the system's loader. A real library is never replaced by softgpu unasked.
 #[derive(Clone, Debug, Default)]
+#[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
     cuda: Option<PathBuf>,
     vkgdr: Option<PathBuf>,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// An error met while a value was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("while {doing}: {error}")]
+#[non_exhaustive]
 pub struct DropError {
     /// What was being done.
     pub doing: &'static str,
@@ -26,6 +27,7 @@ pub const DROP_ERROR_CAPACITY: usize = 64;
 
 /// The errors that drops have met since they were last taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DropErrorReport {
     /// The newest errors, oldest first; at most [`DROP_ERROR_CAPACITY`].
     pub errors: Vec<DropError>,

@@ -19,7 +19,7 @@ use cuda_sys::{CUevent, CUevent_flags};
 /// event.record(&producer)?;
 /// consumer.wait(&event)?;
 /// event.synchronize()?;
-/// assert!(event.has_passed()?);
+/// assert!(event.is_done()?);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Event {
@@ -82,13 +82,13 @@ impl Event {
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
     }
 
-    /// Whether the work before the event is done. An event that was never recorded has passed.
+    /// Whether the work before the event is done. An event that was never recorded is done.
     ///
     /// # Errors
     ///
     /// Work failed.
     #[doc(alias = "cuEventQuery")]
-    pub fn has_passed(&self) -> Result<bool> {
+    pub fn is_done(&self) -> Result<bool> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         done(unsafe { call!(cuda.cuEventQuery(self.raw)) })

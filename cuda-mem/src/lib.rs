@@ -103,7 +103,8 @@ pub use softgpu;
 /// The raw bindings that mapped memory stands on.
 pub use vkgdr_sys;
 
-// What crosses threads is promised here, so that a change that breaks it does not compile.
+// What crosses threads is promised here, so that a change that breaks it does not compile. The whole list of what does
+// not is in api/cuda-mem.txt.
 const _: () = {
     const fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<Driver>();
@@ -113,7 +114,13 @@ const _: () = {
     crosses_threads::<Event>();
     crosses_threads::<Buffer<*mut u8, memory::kind::Device>>();
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
+    crosses_threads::<buffer::CopyBatch<'_>>();
+    crosses_threads::<buffer::HostRead<'_, u8, memory::kind::Pinned>>();
+    crosses_threads::<buffer::HostWrite<'_, u8, memory::kind::Pinned>>();
+    crosses_threads::<buffer::Transfer<Vec<u8>>>();
     crosses_threads::<memory::SharedResource>();
+    crosses_threads::<memory::Block>();
+    crosses_threads::<memory::PointerInfo>();
     crosses_threads::<memory::DevicePool>();
     crosses_threads::<memory::VirtualMemory>();
     crosses_threads::<memory::PhysicalMemory>();
@@ -148,7 +155,10 @@ const _: () = {
     crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
+    crosses_threads::<mapped::ReadGuard<'_>>();
+    crosses_threads::<mapped::WriteGuard<'_>>();
     crosses_threads::<copy::CopyEngine>();
+    crosses_threads::<copy::MachineProfile>();
     crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
     crosses_threads::<suballocator::Suballocator>();
@@ -158,10 +168,16 @@ const _: () = {
     crosses_threads::<ipc::PoolExport>();
     crosses_threads::<ipc::VirtualExport>();
     crosses_threads::<ipc::Channel>();
+    crosses_threads::<ipc::Export>();
+    crosses_threads::<ipc::Listener>();
     crosses_threads::<DataType>();
     crosses_threads::<view::StridedLayout>();
     crosses_threads::<view::StridedView<'static>>();
     crosses_threads::<view::StridedView<'static, buffer::Exclusive>>();
+    crosses_threads::<view::HostElements<'_, u8>>();
+    crosses_threads::<view::HostElementsMut<'_, u8>>();
+    crosses_threads::<trace::Trace>();
+    crosses_threads::<pool::Snapshot>();
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();

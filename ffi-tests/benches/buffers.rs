@@ -5,7 +5,7 @@
 
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::ipc::{Channel, Export};
-use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedPool, PoolOptions, ResourceHandle};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedPool, ResourceHandle};
 use cuda_mem::{Buffer, Context, Driver, Error, Stream};
 use ffi_tests::Setup;
 use ffi_tests::timing::middle;
@@ -136,7 +136,7 @@ impl Bench {
             .env(IMPORTER, "1")
             .stdin(Stdio::from(OwnedFd::from(theirs.into_stream())))
             .spawn()?;
-        let mut options = PoolOptions::default();
+        let mut options = DriverPoolOptions::default();
         options.shareable = true;
         let pool = DevicePool::new(&self.context, &options)?;
         channel.send(&pool.export()?)?;
@@ -160,8 +160,8 @@ impl Bench {
     fn pairs(&self) -> Result<()> {
         println!("\nallocate and free, ns, median of {} times {}", self.rounds, self.batch);
         println!("{:>28} {:>10} {:>10} {:>10} {:>10} {:>10}", "resource", "bytes", "raw", "close", "drop", "close/raw");
-        let device = DevicePool::new(&self.context, &PoolOptions::default())?;
-        let pinned = PinnedPool::new(&self.context, &PoolOptions::default())?;
+        let device = DevicePool::new(&self.context, &DriverPoolOptions::default())?;
+        let pinned = PinnedPool::new(&self.context, &DriverPoolOptions::default())?;
         for size in [4096, 1 << 20] {
             let raw = || {
                 let mut pointer = 0;
@@ -250,7 +250,7 @@ impl Bench {
         println!("\n1 GiB of a pinned pool again and again, each time waited for, us");
         let size = if self.rounds < 10 { 1 << 24 } else { 1 << 30 };
         for (name, threshold) in [("the pool keeps its memory", usize::MAX), ("release threshold 0", 0)] {
-            let mut options = PoolOptions::default();
+            let mut options = DriverPoolOptions::default();
             options.release_threshold = threshold;
             let pool = PinnedPool::new(&self.context, &options)?;
             let mut again = || {

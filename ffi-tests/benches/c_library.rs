@@ -8,7 +8,7 @@ use core::ptr;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor};
 use cuda_mem::memory::{DeviceMemory, SharedResource, kind::Any};
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, MappedResource, Stream};
 use cudamem::buffer::{cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_size};
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         use cuda_mem::memory::ResourceHandle;
         DeviceMemory::new(&setup.context).share()
     };
-    let pool: Pool<Any> = Pool::new(&upstream, &PoolSettings::default())?;
+    let pool: Pool<Any> = Pool::new(&upstream, &PoolOptions::default())?;
     let buffer = Buffer::<u8, Any>::zeroed(&pool, SIZE, &stream)?;
     let kept = c.allocate();
     row(

@@ -3,9 +3,9 @@
 //! `cargo bench -p ffi-tests --bench fixed_and_ring_pools` runs it over whatever the environment names. `--brief` is a
 //! short run that only shows that it works.
 
-use cuda_mem::adaptor::{GuardSettings, Guarded};
-use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedMemory, PoolOptions, ResourceHandle, SharedResource};
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, RingPool, RingSettings};
+use cuda_mem::adaptor::{GuardOptions, Guarded};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Stream};
 use ffi_tests::Setup;
 use ffi_tests::timing::median_between;
@@ -39,16 +39,16 @@ fn pair(resource: &SharedResource, stream: &Stream) -> cuda_mem::Result<()> {
 fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
     let (device, pinned) = (DeviceMemory::new(context), PinnedMemory::new(context));
-    let pool = Pool::new(&device, &PoolSettings::default())?;
+    let pool = Pool::new(&device, &PoolOptions::default())?;
     let resources = [
-        ("pool of one size", FixedSizePool::new(&device, SIZE, &FixedSizeSettings::default())?.share(), batch),
+        ("pool of one size", FixedSizePool::new(&device, SIZE, &FixedSizeOptions::default())?.share(), batch),
         ("pool", pool.share(), batch),
-        ("the driver's pool", DevicePool::new(context, &PoolOptions::default())?.share(), batch),
-        ("ring of 1 MiB", RingPool::new(&pinned, 1 << 20, &RingSettings::default())?.share(), batch),
-        ("guarded pool, device", Guarded::new(&pool, &GuardSettings::default())?.share(), batch.div_ceil(20)),
+        ("the driver's pool", DevicePool::new(context, &DriverPoolOptions::default())?.share(), batch),
+        ("ring of 1 MiB", RingPool::new(&pinned, 1 << 20, &RingOptions::default())?.share(), batch),
+        ("guarded pool, device", Guarded::new(&pool, &GuardOptions::default())?.share(), batch.div_ceil(20)),
         (
             "guarded pool, pinned",
-            Guarded::new(&Pool::new(&pinned, &PoolSettings::default())?, &GuardSettings::default())?.share(),
+            Guarded::new(&Pool::new(&pinned, &PoolOptions::default())?, &GuardOptions::default())?.share(),
             batch.div_ceil(20),
         ),
     ];
@@ -84,7 +84,7 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
 /// Uploads of a slice that the program uses again: through a ring, and by a copy that waits.
 fn uploads(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     let stream = Stream::new(&setup.context)?;
-    let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 20, &RingSettings::default())?;
+    let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 20, &RingOptions::default())?;
     println!("\nuploads of a slice on one stream, one thread; time until the slice may be used again");
     println!("{:>12} {:>16} {:>22}", "bytes", "ring, ns", "copy_from_slice, ns");
     for size in [64, 4 << 10, 64 << 10, 1 << 20] {

@@ -3,8 +3,8 @@
 //! `cargo bench -p ffi-tests --bench pool` runs it over whatever the environment names. `--brief` is a short run that only
 //! shows that it works; names of parts (`pairs`, `random`, `holes`, `threads`) run these alone.
 
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Context, Error, Stream};
 use ffi_tests::Setup;
 use ffi_tests::pool_workloads::{self as workloads, Length};
@@ -44,14 +44,14 @@ impl Bench {
         if self.brief { Length { rounds: 3, batch: 100 } } else { Length { rounds, batch } }
     }
 
-    fn pool(&self, change: impl FnOnce(&mut PoolSettings)) -> Result<Pool<kind::Device>, Error> {
-        let mut settings = PoolSettings::default();
+    fn pool(&self, change: impl FnOnce(&mut PoolOptions)) -> Result<Pool<kind::Device>, Error> {
+        let mut settings = PoolOptions::default();
         change(&mut settings);
         Pool::new(&DeviceMemory::new(&self.setup.context), &settings)
     }
 
     fn driver_pool(&self) -> Result<DevicePool, Error> {
-        DevicePool::new(&self.setup.context, &PoolOptions::default())
+        DevicePool::new(&self.setup.context, &DriverPoolOptions::default())
     }
 
     fn pairs(&self) -> Result<(), Error> {

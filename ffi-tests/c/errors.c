@@ -29,7 +29,7 @@ int main(void)
     CHECK(strcmp(cudamem_status_name(12345), "CUDAMEM_ERROR_UNKNOWN") == 0);
     CHECK(cudamem_last_error_message() == NULL);
 
-    CHECK(cudamem_device_count(NULL) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(cudamem_device_get_count(NULL) == CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(cudamem_last_error_message(), "count is NULL") != NULL);
 
     uint32_t release = 7;

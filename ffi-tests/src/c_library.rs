@@ -64,13 +64,16 @@ impl Library {
         vec![self.static_library().display().to_string()]
     }
 
-    /// Lets a program run over the driver that the environment names, else over the system's, else over the software GPU.
-    pub fn choose_driver(&self, command: &mut Command) {
+    /// Lets a program run over the driver that the environment names, else over the system's, else over the software GPU: then
+    /// it is true.
+    pub fn choose_driver(&self, command: &mut Command) -> bool {
         let named = std::env::var_os("CUDA_MEM_LIBCUDA").filter(|name| !name.is_empty() && name != "softgpu");
         let system = cuda_mem::Driver::load().is_ok_and(|driver| &*driver.provider().library != "softgpu");
-        if named.is_none() && !system {
+        let software = named.is_none() && !system;
+        if software {
             self.choose_software(command);
         }
+        software
     }
 
     /// Lets a program run over the software GPU.

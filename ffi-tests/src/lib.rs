@@ -9,15 +9,19 @@ pub mod c_objects;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;
+#[cfg(doctest)]
+mod guide;
 pub mod interface;
 pub mod kernel;
 pub mod memory_cases;
 pub mod pool_workloads;
+pub mod random_bytes;
+pub mod soak;
 pub mod suite;
 pub mod timing;
 
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::memory::{DevicePool, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Context, Driver, Error, Stream};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, PoisonError};
@@ -121,7 +125,7 @@ impl Bench {
     pub fn new() -> Result<Self, Error> {
         let context = Setup::from_environment()?.context;
         let stream = Stream::new(&context)?;
-        let pool = DevicePool::new(&context, &PoolOptions::default())?;
+        let pool = DevicePool::new(&context, &DriverPoolOptions::default())?;
         Ok(Self { context, stream, pool })
     }
 }

@@ -19,20 +19,22 @@ pub type Case = fn(&Setup, &MappedResource, usize) -> Outcome;
 pub type SharedCase<S> = fn(&S, usize) -> Outcome;
 
 /// The cases that hold for every interface, and their names.
-pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 5] {
+pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 6] {
     [
         ("cpu_stores_reach_the_device", cpu_stores_reach_the_device),
         ("device_writes_reach_the_cpu", device_writes_reach_the_cpu),
         ("partial_writes_change_nothing_else", partial_writes_change_nothing_else),
+        ("device_writes_in_one_atom_stay", device_writes_in_one_atom_stay),
         ("words_are_volatile_and_in_order", words_are_volatile_and_in_order),
         ("ranges_outside_are_refused", ranges_outside_are_refused),
     ]
 }
 
 /// Every other case and its name: what it holds.
-pub const CASES: [(&str, Case); 5] = [
+pub const CASES: [(&str, Case); 6] = [
     ("guards_flush_and_invalidate", guards_flush_and_invalidate),
     ("a_guard_waits_for_device_work", a_guard_waits_for_device_work),
+    ("fills_in_one_atom_stay", fills_in_one_atom_stay),
     ("a_dirty_atom_survives_an_invalidate_beside_it", a_dirty_atom_survives_an_invalidate_beside_it),
     ("parts_share_ownership_and_no_atom", parts_share_ownership_and_no_atom),
     ("guards_and_parts_outside_are_refused", guards_and_parts_outside_are_refused),
@@ -157,6 +159,48 @@ fn partial_writes_change_nothing_else<S: MappedSource>(resource: &S, size: usize
     Ok(())
 }
 
+/// The CPU does not fetch what the device wrote before the device writes again, beside it.
+fn device_writes_in_one_atom_stay<S: MappedSource>(resource: &S, size: usize) -> Outcome {
+    let (bytes, step) = (pattern(size, 13), (size / 40).max(1));
+    let mut memory = resource.allocate(size)?;
+    memory.write_bytes(0, &vec![0; size])?;
+    let mut shared = resource.allocate_shared(size)?;
+    shared.write_bytes(0, &vec![0; size])?;
+    for start in (0..size).step_by(step) {
+        let part = start..size.min(start + step);
+        memory.device_write(part.start, &bytes[part.clone()])?;
+        shared.device_write(part.start, &bytes[part])?;
+    }
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("one owner's device", &seen, &bytes)?;
+    memory.read_bytes(0, &mut seen)?;
+    same("one owner's CPU", &seen, &bytes)?;
+    shared.device_read(0, &mut seen)?;
+    same("the device of shared memory", &seen, &bytes)?;
+    shared.read_bytes(0, &mut seen)?;
+    same("the CPU of shared memory", &seen, &bytes)?;
+    Ok(())
+}
+
+fn fills_in_one_atom_stay(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+    let stream = Stream::new(&setup.context)?;
+    let mut memory = resource.allocate(size)?;
+    memory.copy_from_slice(0, &vec![0u8; size])?;
+    let mut model = vec![0; size];
+    for place in (0..size).step_by((size / 40).max(1)) {
+        let part = place..size.min(place + 3);
+        memory.device_fill(part.clone(), place as u8 | 1, &stream)?;
+        model[part].fill(place as u8 | 1);
+    }
+    let mut seen = vec![0; size];
+    memory.device_read(0, &mut seen)?;
+    same("the device", &seen, &model)?;
+    memory.copy_to_slice(0, &mut seen)?;
+    same("the CPU", &seen, &model)?;
+    Ok(())
+}
+
 fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
     let mut memory = resource.allocate(size)?;
     memory.device_write(0, &vec![1u8; size])?;
@@ -181,7 +225,7 @@ fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedRes
 fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
     let memory = resource.allocate(size)?;
     let atom = memory.coherence().atom();
-    let memory = match (memory.try_split_at(1), atom) {
+    let memory = match (memory.split_at(1), atom) {
         // The end is a place to divide at, whatever the atom.
         (Ok((left, right)), _) if atom == 1 || size == 1 => {
             if (left.len(), right.len()) != (1, size - 1) {
@@ -190,7 +234,9 @@ fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size:
             drop((left, right));
             resource.allocate(size)?
         }
-        (Err((memory, Error::Misaligned { multiple, .. })), _) if multiple == atom => memory,
+        (Err(refused), _) if matches!(refused.error, Error::Misaligned { multiple, .. } if multiple == atom) => {
+            refused.value
+        }
         (other, _) => return Err(format!("dividing at 1 with atoms of {atom} bytes: {other:?}").into()),
     };
     let middle = (size / 2).next_multiple_of(atom).min(size);
@@ -266,7 +312,19 @@ fn guards_and_parts_outside_are_refused(setup: &Setup, resource: &MappedResource
     let cells = resource.allocate(size)?.into_shared();
     cells.cell::<u8>(size - 1)?.store(0xa5)?;
     refused("a byte past the end", cells.cell::<u8>(size).map(drop))?;
-    refused("split_at", memory.split_at(size + 1).map(drop))?;
+    let other = cells.clone();
+    // SAFETY: no kernel and no process uses the memory.
+    let cells = match unsafe { cells.try_into_exclusive() } {
+        Ok(_) => return Err("two values reach exclusive memory".into()),
+        Err(refused) => refused.value,
+    };
+    drop(other);
+    // SAFETY: as before.
+    let mut alone = unsafe { cells.try_into_exclusive() }?;
+    if alone.read(size - 1..)?[..] != [0xa5] {
+        return Err("memory lost its contents when it became exclusive".into());
+    }
+    refused("split_at", memory.split_at(size + 1).map(drop).map_err(Error::from))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray};
 use cuda_mem::interchange::arrow::{DeviceArray, DeviceBatch, read_record_batch, serialize_record_batch};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PoolOptions, ResourceHandle, SharedResource,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
 };
 use cuda_mem::{Context, Error, Stream};
 use ffi_tests::{Setup, alone, delay};
@@ -30,7 +30,7 @@ fn batch(rows: i32) -> Result<RecordBatch, Error> {
 fn resources(context: &Context) -> Result<Vec<SharedResource>, Error> {
     Ok(vec![
         DeviceMemory::new(context).share(),
-        DevicePool::new(context, &PoolOptions::default())?.share(),
+        DevicePool::new(context, &DriverPoolOptions::default())?.share(),
         PinnedMemory::new(context).share(),
         ManagedMemory::new(context)?.share(),
     ])

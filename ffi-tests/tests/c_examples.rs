@@ -1,5 +1,5 @@
-//! The examples in C and C++: each is built by each compiler and standard, with all warnings as errors, and run over the driver
-//! that the environment names, else over the software GPU as a library.
+//! The examples in C and C++, and the programs in README and guide: each is built, with all warnings as errors, and run over the
+//! driver that the environment names, else over the software GPU as a library.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{STRICT, is_there, root, run};
@@ -135,4 +135,50 @@ fn an_example_in_cuda() {
         assert!(printed.lines().any(|one| one.starts_with(line)), "no {line:?} in {printed}");
     }
     says_what_is_missing(&program);
+}
+
+/// The whole programs of a language in a document.
+fn programs(document: &str, language: &str) -> Vec<String> {
+    let fence = format!("\n```{language}\n");
+    let blocks = document.split(&fence).skip(1);
+    blocks.filter_map(|block| block.split_once("\n```")).map(|(program, _)| format!("{program}\n")).collect()
+}
+
+#[test]
+fn programs_of_the_readme_and_the_guide() {
+    let library = Library::build();
+    // For a program that opens the driver by its name.
+    let driver = folder().join("driver");
+    std::fs::create_dir_all(&driver).expect("the folder is writable");
+    let _ = std::fs::remove_file(driver.join("libcuda.so.1"));
+    std::os::unix::fs::symlink(library.softgpu(), driver.join("libcuda.so.1")).expect("the folder is writable");
+
+    let guide = std::fs::read_dir(root().join("docs/guide")).expect("the guide is there");
+    let mut documents: Vec<_> = guide.map(|entry| entry.expect("the folder is readable").path()).collect();
+    documents.push(root().join("README.md"));
+    let mut count = 0;
+    for document in documents {
+        let text = std::fs::read_to_string(&document).expect("the document is text");
+        let name = document.file_stem().unwrap_or_default().display();
+        for (language, compiler, standard) in [("c", "gcc", "-std=c11"), ("cpp", "g++", "-std=c++17")] {
+            for (number, program) in programs(&text, language).iter().enumerate() {
+                count += 1;
+                if !is_there(compiler) {
+                    continue;
+                }
+                let source = folder().join(format!("{name}-{number}.{language}"));
+                std::fs::write(&source, program).expect("the folder is writable");
+                let built = source.with_extension(format!("{language}-program"));
+                let mut command = Command::new(compiler);
+                command.arg(standard).args(STRICT).arg("-I").arg(root().join("include")).arg(&source);
+                run(command.arg("-o").arg(&built).args(library.link_shared()).args(["-lpthread", "-ldl"]));
+                let mut command = Command::new(&built);
+                if library.choose_driver(&mut command) {
+                    command.env("LD_LIBRARY_PATH", &driver);
+                }
+                run(&mut command);
+            }
+        }
+    }
+    assert!(count >= 5, "only {count} programs were found");
 }

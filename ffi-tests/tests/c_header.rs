@@ -37,7 +37,7 @@ const GROUPS: [&str; 36] = [
     "small_pools",
     "virtual_memory",
     "host_memory",
-    "engine_options",
+    "engine_profile",
     "engine_work",
     "signal",
     "counter",

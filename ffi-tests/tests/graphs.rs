@@ -15,7 +15,6 @@ type Test = fn(&Setup, CaptureMode) -> Outcome;
 
 const MODES: [CaptureMode; 3] = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
 const SIZE: usize = 64;
-const AUTO_FREE: GraphOptions = GraphOptions { auto_free_on_launch: true };
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -159,7 +158,9 @@ fn with_output(setup: &Setup, mode: CaptureMode) -> Outcome {
         output = allocate(context, SIZE, stream)?;
         copy(context, output, input, stream)
     })?;
-    let executable = graph.instantiate(AUTO_FREE)?;
+    let mut options = GraphOptions::default();
+    options.auto_free_on_launch = true;
+    let executable = graph.instantiate(options)?;
     for byte in [0, 5] {
         fill(context, input, byte)?;
         // SAFETY: the input lives to the end of the test, which waits.

@@ -2,7 +2,8 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PoolOptions, VirtualMemory, VirtualOptions,
+    DevicePool, DriverPoolOptions, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, VirtualMemory,
+    VirtualOptions,
 };
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
@@ -207,7 +208,7 @@ fn only_memory_of_its_resource_grows() -> Outcome {
         std::mem::swap(&mut *one, &mut *two);
         let _ = one.grow_to(one.capacity() + 1)?;
         assert_eq!((one.to_vec()?[..21].to_vec(), two.to_vec()?), ([vec![2; 20], vec![0]].concat(), vec![1; 10]));
-        let pool = DevicePool::new(&setup.context, &PoolOptions::default())?;
+        let pool = DevicePool::new(&setup.context, &DriverPoolOptions::default())?;
         for foreign in [
             Buffer::filled(&pool, 5, 3, &stream)?,
             Buffer::filled(&memory, 9, 3, &stream)?.split_at(5)?.0,

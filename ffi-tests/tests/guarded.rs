@@ -1,19 +1,19 @@
 //! Guarded memory over any driver: what is found, where it is reported, and what happens to damaged blocks. One test at a
 //! time: the ledger is one for the process.
 
-use cuda_mem::adaptor::{DamagedPlace, GuardSettings, Guarded, Limit, Statistics, Tracking, named};
+use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, Tracking, named};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, Kind, ManagedMemory, PinnedMemory, PoolOptions, ResourceHandle, SharedResource,
+    DeviceMemory, DevicePool, DriverPoolOptions, Kind, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
     VirtualMemory, VirtualOptions, kind,
 };
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, RingPool, RingSettings};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
-fn settings(red_zone: usize, quarantine: usize) -> GuardSettings {
-    let mut settings = GuardSettings::default();
+fn settings(red_zone: usize, quarantine: usize) -> GuardOptions {
+    let mut settings = GuardOptions::default();
     (settings.red_zone, settings.quarantine) = (red_zone, quarantine);
     settings
 }
@@ -27,12 +27,12 @@ fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &SharedResource) -> Ou
         ("pinned memory", Ok(PinnedMemory::new(context).share())),
         ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
         ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-        ("a pool of the driver", DevicePool::new(context, &PoolOptions::default()).map(|pool| pool.share())),
+        ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
         ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
-        ("a pool", Pool::new(&PinnedMemory::new(context), &PoolSettings::default()).map(|pool| pool.share())),
+        ("a pool", Pool::new(&PinnedMemory::new(context), &PoolOptions::default()).map(|pool| pool.share())),
         (
             "a pool of one size",
-            FixedSizePool::new(&device, 8192, &FixedSizeSettings::default()).map(|pool| pool.share()),
+            FixedSizePool::new(&device, 8192, &FixedSizeOptions::default()).map(|pool| pool.share()),
         ),
     ];
     for (name, source) in sources {
@@ -176,7 +176,7 @@ fn writes_after_a_free_are_found_when_the_block_leaves_the_quarantine() -> Outco
 
 fn poison(setup: &Setup, source: &SharedResource) -> Outcome {
     let stream = Stream::new(&setup.context)?;
-    let guarded = Guarded::new(source, &GuardSettings::default())?;
+    let guarded = Guarded::new(source, &GuardOptions::default())?;
     let buffer = Buffer::<u8, kind::Any>::uninit(&guarded, 3000, &stream)?;
     stream.synchronize()?;
     same("a new block", &read(setup, buffer.device_pointer(), 3000)?, &[0xCD; 3000])?;
@@ -214,7 +214,7 @@ fn what_a_drop_finds_is_a_drop_error_and_the_block_is_kept_until_the_guards_end(
 fn poison_of_device_memory_alone_waits_for_nothing() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let guarded = Guarded::new(&DevicePool::new(&setup.context, &PoolOptions::default())?, &settings(0, 0))?;
+        let guarded = Guarded::new(&DevicePool::new(&setup.context, &DriverPoolOptions::default())?, &settings(0, 0))?;
         delay(&stream)?;
         let buffer = Buffer::<u8, _>::uninit(&guarded, 1 << 20, &stream)?;
         drop(buffer);
@@ -231,9 +231,9 @@ fn the_zones_of_a_block_are_written_after_the_work_of_its_former_user() -> Outco
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         for source in [
-            Pool::new(&DeviceMemory::new(&setup.context), &PoolSettings::default())?.share(),
-            Pool::new(&PinnedMemory::new(&setup.context), &PoolSettings::default())?.share(),
-            RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingSettings::default())?.share(),
+            Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?.share(),
+            Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?.share(),
+            RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingOptions::default())?.share(),
         ] {
             let guarded = Guarded::new(&source, &settings(256, 0))?;
             for round in 0..5 {
@@ -257,7 +257,7 @@ fn wrong_frees_are_refused_by_name_and_reach_no_driver() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         let tracking = Tracking::new(&DeviceMemory::new(&setup.context));
-        let guarded = Guarded::new(&tracking, &GuardSettings::default())?.share();
+        let guarded = Guarded::new(&tracking, &GuardOptions::default())?.share();
         let block = named("twice", || guarded.allocate(100, 16, &stream))?;
         let mut other = block;
         other.size = 99;
@@ -311,7 +311,7 @@ fn the_quarantine_makes_room_where_memory_runs_short() -> Outcome {
 #[test]
 fn many_threads_share_a_guard() -> Outcome {
     alone(|setup| {
-        let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolSettings::default())?;
+        let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?;
         let guarded = Guarded::new(&pool, &settings(256, 64 << 10))?;
         let one = |thread: u8| -> Outcome {
             let stream = Stream::new(&setup.context)?;
@@ -344,7 +344,7 @@ fn a_context_that_others_end_ends_the_guard_quietly() -> Outcome {
         let context = setup.context.device().create_context()?;
         let stream = Stream::new(&context)?;
         let statistics = Statistics::new(&DeviceMemory::new(&context));
-        let guarded = Guarded::new(&statistics, &GuardSettings::default())?;
+        let guarded = Guarded::new(&statistics, &GuardOptions::default())?;
         let (live, held) = (Buffer::filled(&guarded, 64, 1u8, &stream)?, Buffer::filled(&guarded, 64, 1u8, &stream)?);
         drop(held);
         // SAFETY: the handle is a live context's.

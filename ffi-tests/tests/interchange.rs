@@ -10,7 +10,7 @@ use cuda_mem::interchange::{
 };
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    DeviceMemory, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
+    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle, SharedResource,
 };
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
@@ -88,7 +88,7 @@ fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Err
         (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
     ];
     // A driver may have no such pools.
-    if let Ok(pool) = PinnedPool::new(context, &PoolOptions::default()) {
+    if let Ok(pool) = PinnedPool::new(context, &DriverPoolOptions::default()) {
         sources.push((pool.share(), TensorDevice::CudaHost));
     }
     Ok(sources)

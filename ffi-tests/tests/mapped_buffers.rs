@@ -3,7 +3,7 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::memory::{Accessibility, DevicePool, PoolOptions, ResourceHandle};
+use cuda_mem::memory::{Accessibility, DevicePool, DriverPoolOptions, ResourceHandle};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::suite::{Outcome, WISHES};
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -60,7 +60,7 @@ fn guards_flush_and_invalidate() -> Outcome {
 fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
     with_each_coherence(|setup, resource| {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-        let pool = DevicePool::new(&setup.context, &PoolOptions::default())?;
+        let pool = DevicePool::new(&setup.context, &DriverPoolOptions::default())?;
         let mut mapped = Buffer::<[f64; 3], _>::zeroed(resource, 100, &stream)?;
         mapped.write(10..12)?.copy_from_slice(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
         let mut device = Buffer::<[f64; 3], _>::zeroed(&pool, 3, &other)?;
@@ -74,7 +74,7 @@ fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
         if setup.driver.device_count()? > 1 {
             let there = setup.driver.device(1)?.primary_context()?;
             let mut far =
-                Buffer::zeroed(&DevicePool::new(&there, &PoolOptions::default())?, 100, &Stream::new(&there)?)?;
+                Buffer::zeroed(&DevicePool::new(&there, &DriverPoolOptions::default())?, 100, &Stream::new(&there)?)?;
             far.copy_from_buffer(0, &mapped, ..)?;
             assert_eq!(far.to_vec()?, [[9.0; 3]; 100]);
         } else {

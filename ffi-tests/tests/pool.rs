@@ -2,23 +2,23 @@
 //! ledger is one for the process.
 
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PoolOptions, VirtualMemory, VirtualOptions,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::memory::{ResourceHandle, kind};
-use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolSettings, Reuse};
+use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-fn settings(change: impl FnOnce(&mut PoolSettings)) -> PoolSettings {
-    let mut settings = PoolSettings::default();
+fn settings(change: impl FnOnce(&mut PoolOptions)) -> PoolOptions {
+    let mut settings = PoolOptions::default();
     change(&mut settings);
     settings
 }
 
-fn device_pool(setup: &Setup, change: impl FnOnce(&mut PoolSettings)) -> Result<Pool<kind::Device>, Error> {
+fn device_pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<Pool<kind::Device>, Error> {
     Pool::new(&DeviceMemory::new(&setup.context), &settings(change))
 }
 
@@ -29,7 +29,7 @@ where
     R::Kind: 'static,
 {
     let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-    let pool = Pool::new(upstream, &PoolSettings::default())?;
+    let pool = Pool::new(upstream, &PoolOptions::default())?;
     let mut buffers = Vec::new();
     for (number, size) in [1, 255, 256, 257, 4096, 100_000, 1 << 20, 5 << 20].into_iter().enumerate() {
         let home = if number % 2 == 0 { &stream } else { &other };
@@ -65,7 +65,7 @@ fn a_pool_serves_over_every_source() -> Outcome {
         let context = &setup.context;
         work(setup, &DeviceMemory::new(context))?;
         work(setup, &PinnedMemory::new(context))?;
-        work(setup, &DevicePool::new(context, &PoolOptions::default())?)?;
+        work(setup, &DevicePool::new(context, &DriverPoolOptions::default())?)?;
         match ManagedMemory::new(context) {
             Ok(managed) => work(setup, &managed)?,
             Err(error) => println!("skipped: managed memory: {error}"),
@@ -93,7 +93,7 @@ fn blocks_of_mapped_memory_never_share_an_atom() -> Outcome {
             }
         };
         let stream = Stream::new(&setup.context)?;
-        let pool = Pool::new(&mapped, &PoolSettings::default())?;
+        let pool = Pool::new(&mapped, &PoolOptions::default())?;
         let mut buffers = Vec::new();
         for number in 0..20u8 {
             let mut buffer = Buffer::filled(&pool, 100 + usize::from(number), number, &stream)?;
@@ -239,7 +239,7 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
         // The fallback has what the pool has not.
         let pool = Pool::with_fallback(
             &source,
-            &DevicePool::new(&setup.context, &PoolOptions::default())?,
+            &DevicePool::new(&setup.context, &DriverPoolOptions::default())?,
             &settings(|settings| settings.maximum = 2 << 20),
         )?;
         let own = Buffer::filled(&pool, 2 << 20, 1u8, &one)?;
@@ -248,7 +248,7 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
         assert_eq!((pool.statistics().reserved.current, pool.statistics().blocks.current), (2 << 20, 1));
         drop((stray, own));
         drop(Buffer::filled(&pool, 100, 2u8, &two)?);
-        let refused = Pool::with_fallback(&source, &DeviceMemory::new(&far(setup)?), &PoolSettings::default());
+        let refused = Pool::with_fallback(&source, &DeviceMemory::new(&far(setup)?), &PoolOptions::default());
         assert!(matches!(refused, Err(Error::InvalidArgument { argument: "fallback", .. })));
         Ok(())
     })
@@ -481,7 +481,7 @@ fn a_context_that_others_end_ends_the_pool_quietly() -> Outcome {
         }
         let context = setup.context.device().create_context()?;
         let stream = Stream::new(&context)?;
-        let pool = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
+        let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
         let (one, two) = (Buffer::filled(&pool, 1000, 1u8, &stream)?, Buffer::filled(&pool, 3 << 20, 1u8, &stream)?);
         // SAFETY: the handle is a live context's.
         let code = unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?;

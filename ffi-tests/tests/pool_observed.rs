@@ -1,16 +1,16 @@
 //! What users see of a pool over any driver: its trace, its account of blocks, and traces that are replayed.
 
 use cuda_mem::adaptor::{LeakReport, Logging, Recording, named};
-use cuda_mem::memory::{Block, DeviceMemory, DevicePool, PoolOptions, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolSettings, Snapshot, Tracked};
+use cuda_mem::memory::{Block, DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
+use cuda_mem::pool::{Pool, PoolOptions, Snapshot, Tracked};
 use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
-fn pool(setup: &Setup, change: impl FnOnce(&mut PoolSettings)) -> Result<Pool<kind::Device>, Error> {
-    let mut settings = PoolSettings::default();
+fn pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<Pool<kind::Device>, Error> {
+    let mut settings = PoolOptions::default();
     change(&mut settings);
     Pool::new(&DeviceMemory::new(&setup.context), &settings)
 }
@@ -198,7 +198,7 @@ fn what_is_recorded_in_either_format_is_replayed_on_any_resource() -> Outcome {
         assert_eq!(ours, Plan::new(&Trace::read(&log[..])?));
         assert_eq!((ours.operations.len(), ours.blocks, ours.threads, ours.streams), (38, 19, 2, 1));
 
-        let (pool, driver) = (pool(setup, |_| {})?, DevicePool::new(&setup.context, &PoolOptions::default())?);
+        let (pool, driver) = (pool(setup, |_| {})?, DevicePool::new(&setup.context, &DriverPoolOptions::default())?);
         for resource in [pool.share(), driver.share(), DeviceMemory::new(&setup.context).share()] {
             let report = replay(&ours, &resource)?;
             assert_eq!((report.allocate.count, report.free.count, report.out_of_memory), (19, 19, 0));

@@ -4,7 +4,7 @@
 use cuda_mem::adaptor::{AfterFailure, Limit, Retry};
 use cuda_mem::cuda_sys::{CUresult, CUstream_flags};
 use cuda_mem::memory::{Block, DeviceMemory, PinnedMemory, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, CaptureMode, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, same};
@@ -15,7 +15,7 @@ const SIZE: usize = 1 << 20;
 
 /// A pool of one region that is one block.
 fn tight(setup: &Setup) -> Result<Pool<kind::Device>, Error> {
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     settings.initial = SIZE;
     settings.maximum = SIZE;
     Pool::new(&DeviceMemory::new(&setup.context), &settings)
@@ -124,7 +124,7 @@ fn a_pool_that_ends_during_a_capture_leaves_what_may_be_in_use_and_says_so() -> 
     alone(|setup| {
         let context = setup.context.device().create_context()?;
         let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
-        let pool = Pool::new(&PinnedMemory::new(&context), &PoolSettings::default())?;
+        let pool = Pool::new(&PinnedMemory::new(&context), &PoolOptions::default())?;
         pool.reserve(SIZE * 4)?;
         delay(&one)?;
         let (buffer, other) = (Buffer::filled(&pool, SIZE, 1u8, &one)?, Buffer::filled(&pool, SIZE, 1u8, &two)?);
@@ -163,7 +163,7 @@ fn hooks_may_use_the_pool_while_it_grows() -> Outcome {
             }
             AfterFailure::Again
         });
-        let pool = Pool::new(&source, &PoolSettings::default())?;
+        let pool = Pool::new(&source, &PoolOptions::default())?;
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(pool.clone());
         let held = Buffer::filled(&pool, SIZE, 1u8, &stream)?;
         let other = {
@@ -185,7 +185,7 @@ fn hooks_may_use_the_pool_while_it_grows() -> Outcome {
 #[test]
 fn many_threads_that_grow_at_once_grow_once() -> Outcome {
     alone(|setup| {
-        let mut settings = PoolSettings::default();
+        let mut settings = PoolOptions::default();
         settings.smallest_growth = 64 << 20;
         let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
         let ready = std::sync::Barrier::new(8);
@@ -207,7 +207,7 @@ fn many_threads_that_grow_at_once_grow_once() -> Outcome {
 #[test]
 fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
     alone(|setup| {
-        let mut settings = PoolSettings::default();
+        let mut settings = PoolOptions::default();
         settings.initial = 8 * SIZE;
         settings.maximum = 8 * SIZE;
         settings.front_capacity = SIZE / 4;

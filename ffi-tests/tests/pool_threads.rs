@@ -1,7 +1,7 @@
 //! Many threads at one pool, none of which waits for another on its way: no block is ever two threads' at once.
 
 use cuda_mem::memory::{DeviceMemory, ResourceHandle};
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Error, Stream};
 use ffi_tests::alone;
 use ffi_tests::suite::Outcome;
@@ -14,7 +14,7 @@ const ROUNDS: usize = 300_000;
 #[test]
 fn no_block_is_two_threads_at_once() -> Outcome {
     alone(|setup| {
-        let mut settings = PoolSettings::default();
+        let mut settings = PoolOptions::default();
         (settings.initial, settings.maximum) = (32 << 20, 32 << 20);
         let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
         let (resource, unit) = (pool.share(), pool.granularity());

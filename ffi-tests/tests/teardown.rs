@@ -3,7 +3,7 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::MappedResource;
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions, kind};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, kind};
 use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ fn everything(context: &Context) -> Result<Everything, Error> {
     let event = Event::new(context)?;
     memory.device_fill(.., 1, &stream)?;
     event.record(&stream)?;
-    let mut buffer = Buffer::filled(&DevicePool::new(context, &PoolOptions::default())?, 1000, 3, &stream)?;
+    let mut buffer = Buffer::filled(&DevicePool::new(context, &DriverPoolOptions::default())?, 1000, 3, &stream)?;
     let plain = Buffer::filled(&DeviceMemory::new(context), 1000, 4, &stream)?;
     buffer.copy_from_buffer(0, &plain, ..)?;
     Ok(Everything { buffer, plain, stream, event, memory, resource, context: context.clone() })

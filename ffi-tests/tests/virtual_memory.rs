@@ -2,8 +2,8 @@
 
 use cuda_mem::cuda_sys::{CUmemAllocationHandleType, CUresult};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions,
-    PoolOptions, VirtualMemory, VirtualOptions, kind,
+    DeviceMemory, DevicePool, DriverPoolOptions, Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory,
+    PhysicalOptions, VirtualMemory, VirtualOptions, kind,
 };
 use cuda_mem::{Buffer, Driver, Error, Feature, Stream, Support};
 use ffi_tests::suite::Outcome;
@@ -250,7 +250,7 @@ fn peers_that_are_named_may_use_the_memory() -> Outcome {
                 other.synchronize()?;
                 assert_eq!(growable.to_vec()?[..100], [if allowed { 9 } else { 0 }; 100]);
                 // Copies between devices need no access.
-                let pool = DevicePool::new(&other, &PoolOptions::default())?;
+                let pool = DevicePool::new(&other, &DriverPoolOptions::default())?;
                 let mut there = Buffer::<u8, _>::zeroed(&pool, 100, &Stream::new(&other)?)?;
                 there.copy_from_buffer(0, &growable, ..100)?;
                 assert_eq!(there.to_vec()?, growable.to_vec()?[..100]);

@@ -24,13 +24,13 @@ class engine : public object<cudamem_engine, cudamem_engine_destroy> {
 public:
     using object::object;
 
-    static result<engine> create(const context &context) { return detail::make<engine>(cudamem_engine_create, context.get()); }
+    static result<engine> create(const context &context) { return detail::make<engine>(cudamem_engine_create, context.get(), nullptr); }
 
     /// `options.size` is set here.
     static result<engine> create(const context &context, cudamem_engine_options options)
     {
         options.size = sizeof options;
-        return detail::make<engine>(cudamem_engine_create_with, context.get(), &options);
+        return detail::make<engine>(cudamem_engine_create, context.get(), &options);
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
@@ -39,22 +39,22 @@ public:
 
     result<void> write(const buffer &buffer, std::size_t offset, const void *source, std::size_t size) const
     {
-        return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size));
+        return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, nullptr));
     }
 
     result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size) const
     {
-        return check(cudamem_engine_write_mapped(get(), mapped.get(), offset, source, size));
+        return check(cudamem_engine_write_mapped(get(), mapped.get(), offset, source, size, nullptr));
     }
 
     result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size) const
     {
-        return check(cudamem_engine_read_buffer(get(), buffer.get(), offset, destination, size));
+        return check(cudamem_engine_read_buffer(get(), buffer.get(), offset, destination, size, nullptr));
     }
 
     result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size) const
     {
-        return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size));
+        return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, nullptr));
     }
 
     /// With what the program decides for this copy. `options.size` is set here.
@@ -62,28 +62,28 @@ public:
                        cudamem_copy_options options) const
     {
         options.size = sizeof options;
-        return check(cudamem_engine_write_buffer_with(get(), buffer.get(), offset, source, size, &options));
+        return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, &options));
     }
 
     result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size,
                        cudamem_copy_options options) const
     {
         options.size = sizeof options;
-        return check(cudamem_engine_write_mapped_with(get(), mapped.get(), offset, source, size, &options));
+        return check(cudamem_engine_write_mapped(get(), mapped.get(), offset, source, size, &options));
     }
 
     result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size,
                       cudamem_copy_options options) const
     {
         options.size = sizeof options;
-        return check(cudamem_engine_read_buffer_with(get(), buffer.get(), offset, destination, size, &options));
+        return check(cudamem_engine_read_buffer(get(), buffer.get(), offset, destination, size, &options));
     }
 
     result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size,
                       cudamem_copy_options options) const
     {
         options.size = sizeof options;
-        return check(cudamem_engine_read_mapped_with(get(), mapped.get(), offset, destination, size, &options));
+        return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, &options));
     }
 
     /// Returns when the bytes are in the device's memory.

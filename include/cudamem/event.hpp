@@ -29,7 +29,7 @@ public:
 
     result<void> synchronize() const { return check(cudamem_event_synchronize(get())); }
 
-    result<bool> has_passed() const { return detail::get<bool>(cudamem_event_has_passed, get()); }
+    result<bool> is_done() const { return detail::get<bool>(cudamem_event_is_done, get()); }
 
     /// Seconds from this event to a later one.
     result<double> elapsed(const event &later) const

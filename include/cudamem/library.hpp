@@ -36,7 +36,7 @@ inline result<void> set_drop_error_callback(cudamem_error_callback callback, voi
     return check(cudamem_set_drop_error_callback(callback, user));
 }
 
-inline result<std::int32_t> device_count() { return detail::get<std::int32_t>(cudamem_device_count); }
+inline result<std::int32_t> device_count() { return detail::get<std::int32_t>(cudamem_device_get_count); }
 
 inline result<cudamem_device_info> device_info(std::int32_t ordinal)
 {

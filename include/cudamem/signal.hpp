@@ -95,13 +95,13 @@ public:
     /// Lets later work of a stream wait for the word.
     result<void> wait_on(const stream &stream, std::int32_t comparison, Word value) const
     {
-        return check(cudamem_flag_wait_on_stream(get(), stream.get(), comparison, value));
+        return check(cudamem_flag_wait_on(get(), stream.get(), comparison, value));
     }
 
     /// Writes the word when the work of a stream so far is done.
     result<void> store_on(const stream &stream, Word value) const
     {
-        return check(cudamem_flag_store_on_stream(get(), stream.get(), value));
+        return check(cudamem_flag_store_on(get(), stream.get(), value));
     }
 
     /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
@@ -156,12 +156,12 @@ public:
 
     result<void> wait_on(const stream &stream, Word count) const
     {
-        return check(cudamem_counter_wait_on_stream(get(), stream.get(), count));
+        return check(cudamem_counter_wait_on(get(), stream.get(), count));
     }
 
     result<void> store_on(const stream &stream, Word count) const
     {
-        return check(cudamem_counter_store_on_stream(get(), stream.get(), count));
+        return check(cudamem_counter_store_on(get(), stream.get(), count));
     }
 
     result<void> record_use(const stream &stream) const { return check(cudamem_counter_record_use(get(), stream.get())); }

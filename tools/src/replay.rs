@@ -5,7 +5,7 @@ use crate::output;
 use crate::provider;
 use crate::subject::{Subject, with_subject};
 use cuda_mem::Context;
-use cuda_mem::pool::PoolSettings;
+use cuda_mem::pool::PoolOptions;
 use cuda_mem::trace::{Plan, ReplayReport, Trace, replay};
 use serde::Serialize;
 use std::error::Error;
@@ -106,7 +106,7 @@ fn try_run(options: &ReplayOptions) -> Result<String, Box<dyn Error>> {
 }
 
 fn replay_on(subject: Subject, context: &Context, plan: &Plan) -> cuda_mem::Result<ReplayReport> {
-    with_subject!(subject, context, &PoolSettings::default(), |target| replay(plan, target))
+    with_subject!(subject, context, &PoolOptions::default(), |target| replay(plan, target))
 }
 
 fn text(report: &Report) -> String {

@@ -2,9 +2,9 @@
 
 use clap::ValueEnum;
 use cuda_mem::memory::{
-    Block, DeviceMemory, DevicePool, MemoryResource, PoolOptions, ResourceHandle, SharedResource, kind,
+    Block, DeviceMemory, DevicePool, DriverPoolOptions, MemoryResource, ResourceHandle, SharedResource, kind,
 };
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::trace::Target;
 use cuda_mem::{Buffer, Context, Error, Result, Stream};
 use std::mem::MaybeUninit;
@@ -43,7 +43,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(context: &Context, settings: &PoolSettings) -> Result<Self> {
+    pub(crate) fn new(context: &Context, settings: &PoolOptions) -> Result<Self> {
         Ok(Self { pool: Pool::new(&DeviceMemory::new(context), settings)? })
     }
 }
@@ -85,7 +85,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// The resource of a subject; buffers and the resource of our pool have the same.
-    pub(crate) fn new(subject: Subject, context: &Context, settings: &PoolSettings) -> Result<Self> {
+    pub(crate) fn new(subject: Subject, context: &Context, settings: &PoolOptions) -> Result<Self> {
         let memory = DeviceMemory::new(context);
         Ok(match subject {
             Subject::OursBuffers | Subject::Ours => {
@@ -93,7 +93,7 @@ impl Resource {
                 Self { resource: pool.share(), pool: Some(pool), driver_pool: None }
             }
             Subject::Driver => {
-                let pool = DevicePool::new(context, &PoolOptions::default())?;
+                let pool = DevicePool::new(context, &DriverPoolOptions::default())?;
                 Self { resource: pool.share(), pool: None, driver_pool: Some(pool) }
             }
             Subject::Plain => Self { resource: memory.share(), pool: None, driver_pool: None },

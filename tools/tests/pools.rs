@@ -6,7 +6,7 @@ mod common;
 use common::{Ended, Temporary, ended, on_software};
 use cuda_mem::adaptor::named;
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::pool::{Pool, PoolSettings, Snapshot};
+use cuda_mem::pool::{Pool, PoolOptions, Snapshot};
 use cuda_mem::{Buffer, Driver, Stream};
 use serde_json::Value;
 use std::io::Write;
@@ -20,7 +20,7 @@ fn run(arguments: &[&str]) -> Ended {
 fn snapshot(trace_capacity: usize) -> Snapshot {
     let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
     let (stream, other) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     (settings.trace_capacity, settings.tracking) = (trace_capacity, cuda_mem::pool::Tracked::Names);
     let pool = Pool::new(&DeviceMemory::new(&context), &settings).unwrap();
     let allocate = |size, stream| Buffer::<u8, _>::uninit(&pool, size, stream).unwrap();

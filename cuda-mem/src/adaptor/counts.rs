@@ -5,7 +5,8 @@ use core::ops::RangeInclusive;
 
 /// One figure over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counter {
+#[non_exhaustive]
+pub struct Count {
     /// What is live. Negative in a section that freed more than it allocated.
     pub current: i64,
     /// The most that was live at a time; not below 0.
@@ -14,7 +15,7 @@ pub struct Counter {
     pub total: u64,
 }
 
-impl Counter {
+impl Count {
     fn add(&mut self, amount: u64) {
         self.current = self.current.saturating_add_unsigned(amount);
         self.peak = self.peak.max(self.current);
@@ -31,9 +32,9 @@ impl Counter {
 #[non_exhaustive]
 pub struct Counts {
     /// Bytes, in the sizes of the blocks that were given.
-    pub bytes: Counter,
+    pub bytes: Count,
     /// Blocks.
-    pub blocks: Counter,
+    pub blocks: Count,
     /// Allocations that failed.
     pub failed_allocations: u64,
     /// Frees that failed; their blocks are live still.
@@ -115,10 +116,10 @@ mod tests {
         counts.allocated(20);
         counts.freed(100);
         counts.allocated(30);
-        assert_eq!(counts.bytes, Counter { current: 50, peak: 120, total: 150 });
-        assert_eq!(counts.blocks, Counter { current: 2, peak: 2, total: 3 });
+        assert_eq!(counts.bytes, Count { current: 50, peak: 120, total: 150 });
+        assert_eq!(counts.blocks, Count { current: 2, peak: 2, total: 3 });
         counts.reset_peaks();
-        assert_eq!(counts.bytes, Counter { current: 50, peak: 50, total: 150 });
+        assert_eq!(counts.bytes, Count { current: 50, peak: 50, total: 150 });
         counts.freed(20);
         counts.freed(30);
         assert_eq!((counts.bytes.current, counts.bytes.peak, counts.blocks.current), (0, 50, 0));
@@ -128,9 +129,9 @@ mod tests {
     fn frees_of_older_blocks_make_a_figure_negative_and_leave_its_peak() {
         let mut counts = Counts::default();
         counts.freed(10);
-        assert_eq!(counts.bytes, Counter { current: -10, peak: 0, total: 0 });
+        assert_eq!(counts.bytes, Count { current: -10, peak: 0, total: 0 });
         counts.allocated(4);
-        assert_eq!(counts.bytes, Counter { current: -6, peak: 0, total: 4 });
+        assert_eq!(counts.bytes, Count { current: -6, peak: 0, total: 4 });
     }
 
     #[test]

@@ -57,10 +57,10 @@ use crate::memory::ResourceHandle;
 
 pub use crate::trace::name::{current_name, named};
 pub use aligned::Aligned;
-pub use counts::{Counter, Counts, SizeClasses};
+pub use counts::{Count, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
 pub use fallback::Fallback;
-pub use guarded::{Damage, DamagedPlace, GuardSettings, Guarded};
+pub use guarded::{Damage, DamagedPlace, GuardOptions, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
 pub use recording::Recording;

@@ -90,6 +90,7 @@ impl fmt::Display for LiveBlock {
 
 /// The blocks that are live; what is printed at a program's end is its leaks.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeakReport {
     /// Oldest first.
     pub blocks: Vec<LiveBlock>,

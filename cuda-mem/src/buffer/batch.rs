@@ -53,6 +53,7 @@ pub struct BatchOptions {
 /// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![3, 4], vec![4, 1, 2]));
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
+#[must_use = "nothing is copied before `submit`"]
 pub struct CopyBatch<'buffers> {
     stream: Stream,
     options: BatchOptions,

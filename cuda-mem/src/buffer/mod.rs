@@ -62,10 +62,10 @@ pub(crate) use viewed::Viewed;
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::memory::{DevicePool, PoolOptions};
+/// use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
-/// let pool = DevicePool::new(&context, &PoolOptions::default())?;
+/// let pool = DevicePool::new(&context, &DriverPoolOptions::default())?;
 ///
 /// let mut sum = Buffer::zeroed(&pool, 8, &stream)?;
 /// sum.copy_from_slice(2, &[1.0f32, 2.0])?;

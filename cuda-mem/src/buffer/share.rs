@@ -22,11 +22,11 @@ struct Own {
 
 impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// Exports this part of the memory to other processes: memory of a pool that is
-    /// [shareable](crate::memory::PoolOptions::shareable), or of [`DeviceMemory`](crate::memory::DeviceMemory); and what
+    /// [shareable](crate::memory::DriverPoolOptions::shareable), or of [`DeviceMemory`](crate::memory::DeviceMemory); and what
     /// was imported, which is passed on. Waits for the buffer's work so far.
     ///
     /// This process goes on to own the memory: it is to live until the others have let go. Work of several processes is
-    /// ordered by [exportable events](crate::Event::exportable), or by waiting and a message.
+    /// ordered by [shareable events](crate::Event::shareable), or by waiting and a message.
     ///
     /// # Errors
     ///

@@ -207,7 +207,7 @@ impl<H> Transfer<H> {
     ///
     /// The copy, or work before it, failed.
     pub fn is_done(&self) -> Result<bool> {
-        self.state.as_ref().map_or(Ok(true), |state| state.event.has_passed())
+        self.state.as_ref().map_or(Ok(true), |state| state.event.is_done())
     }
 
     /// The host memory, when the copy is done.

@@ -7,7 +7,7 @@ use super::machine::{check_profile, over_typical};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::{CopyThreads, ThreadPool};
-use super::way::{HostMemory, Way};
+use super::way::{HostSide, Way};
 use crate::{Context, Error, Result};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -37,19 +37,20 @@ pub enum Measuring {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "an engine is made by `build`"]
 pub struct CopyEngineBuilder {
     pub(super) context: Context,
     pub(super) threads: Option<Arc<dyn CopyThreads>>,
     pub(super) cache: ProfileCache,
     pub(super) profile: Option<MachineProfile>,
     pub(super) measuring: Measuring,
-    pub(super) staging: StagingSettings,
+    pub(super) staging: StagingOptions,
 }
 
 /// How much page-locked staging an engine may have. It is allocated when it is first needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StagingSettings {
+pub struct StagingOptions {
     /// The size of a slot in bytes: the largest piece of a copy that goes through staging at once.
     pub slot_size: usize,
     /// How many slots a copy uses in turns.
@@ -58,7 +59,7 @@ pub struct StagingSettings {
     pub lanes: usize,
 }
 
-impl Default for StagingSettings {
+impl Default for StagingOptions {
     fn default() -> Self {
         Self { slot_size: 2 << 20, slots: 8, lanes: 4 }
     }
@@ -77,7 +78,7 @@ pub struct CopyOptions {
     /// How the copy is done; by default as the profile says.
     pub way: Option<Way>,
     /// What the host's memory is; by default the driver is asked, for copies that are not small.
-    pub host: Option<HostMemory>,
+    pub host: Option<HostSide>,
 }
 
 impl CopyEngineBuilder {
@@ -106,7 +107,7 @@ impl CopyEngineBuilder {
     }
 
     /// How much staging there may be.
-    pub fn staging(mut self, staging: StagingSettings) -> Self {
+    pub fn staging(mut self, staging: StagingOptions) -> Self {
         self.staging = staging;
         self
     }
@@ -118,7 +119,7 @@ impl CopyEngineBuilder {
     /// A size or number of the staging is 0; the profile is not valid; the driver refuses.
     pub fn build(self) -> Result<CopyEngine> {
         const CALL: &str = "CopyEngineBuilder::build";
-        let StagingSettings { slot_size, slots, lanes } = self.staging;
+        let StagingOptions { slot_size, slots, lanes } = self.staging;
         if slot_size == 0 || slots == 0 || lanes == 0 {
             return Err(Error::InvalidArgument {
                 call: CALL,

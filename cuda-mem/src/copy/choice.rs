@@ -1,7 +1,7 @@
 //! The choice of a way, made ready: a profile as tables of sizes.
 
 use super::profile::MachineProfile;
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 
 /// For each route, ways with the largest size that they are chosen for.
 #[derive(Clone, Debug)]
@@ -47,13 +47,13 @@ impl Choice {
     /// Up to which size one thread's stores, or loads, are the way to mapped memory, whatever the host's memory is.
     pub fn single_thread_upto(&self, direction: Direction) -> usize {
         let upto = |host| {
-            let table = &self.routes[Route { direction, host, device: DeviceMemory::Mapped }.index()];
+            let table = &self.routes[Route { direction, host, device: DeviceSide::Mapped }.index()];
             match table.first() {
                 Some((upto, Way::Cpu { threads: 1 })) => *upto,
                 _ => 0,
             }
         };
-        upto(HostMemory::Pageable).min(upto(HostMemory::Pinned))
+        upto(HostSide::Pageable).min(upto(HostSide::Pinned))
     }
 }
 
@@ -63,6 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
     fn small_writes_to_mapped_memory_are_stores_and_locking_pages_is_never_chosen() {
         let choice = Choice::new(MachineProfile::typical(), 8);
         assert!(choice.single_thread_upto(Direction::ToDevice) >= 4096);
@@ -75,6 +76,7 @@ mod tests {
     proptest! {
         /// Between the sizes of the table the choice may be a neighbour's: never by much.
         #[test]
+        #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
         fn the_table_gives_nearly_what_the_profile_would(size in 1usize..1 << 32, route in 0usize..8, threads in 1usize..10) {
             let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
             let chosen = Choice::new(profile.clone(), threads).way(route, size);

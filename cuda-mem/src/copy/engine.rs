@@ -1,13 +1,13 @@
 //! The engine: one call, and the fastest way.
 
-use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 use super::cache::{Identity, ProfileCache};
 use super::choice::Choice;
 use super::job::{CpuCopy, Job};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::CopyThreads;
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use super::{Posted, host_memory};
 use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::host_copy;
@@ -88,7 +88,7 @@ impl CopyEngine {
         Self::builder(context).build()
     }
 
-    /// For an engine with settings.
+    /// For an engine with options.
     pub fn builder(context: &Context) -> CopyEngineBuilder {
         CopyEngineBuilder {
             context: context.clone(),
@@ -96,7 +96,7 @@ impl CopyEngine {
             cache: ProfileCache::default(),
             profile: None,
             measuring: Measuring::default(),
-            staging: StagingSettings::default(),
+            staging: StagingOptions::default(),
         }
     }
 
@@ -280,8 +280,8 @@ impl CopyEngine {
             return Ok(None);
         }
         let device = match place.memory {
-            Memory::Mapped | Memory::NonCoherent => DeviceMemory::Mapped,
-            Memory::Device => DeviceMemory::Plain,
+            Memory::Mapped | Memory::NonCoherent => DeviceSide::Mapped,
+            Memory::Device => DeviceSide::Plain,
             // The driver alone knows where the memory is.
             Memory::Managed => return only(call, options.way, Way::Driver, "managed memory is copied by Way::Driver"),
             // Plain copies of the CPU: a thread more for each half megabyte.
@@ -298,7 +298,7 @@ impl CopyEngine {
         let host = match options.host {
             Some(host) => host,
             // The driver takes its time to answer; where the answer does not matter, it is not asked.
-            None if options.way.is_none() && self.inner.does_not_matter(route, place.size) => HostMemory::Pageable,
+            None if options.way.is_none() && self.inner.does_not_matter(route, place.size) => HostSide::Pageable,
             None => host_memory::of(&self.inner.context, host, place.size)?,
         };
         let way = self.inner.way(call, route(host), place.size, options)?;

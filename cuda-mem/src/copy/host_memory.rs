@@ -1,13 +1,13 @@
 //! What the host's side of a copy is.
 
-use super::way::HostMemory;
+use super::way::HostSide;
 use crate::error::call;
 use crate::{Context, Result};
 use core::ffi::{c_uint, c_void};
 use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute};
 
 /// Asks the driver whether all of a range is page-locked.
-pub(super) fn of(context: &Context, start: *const u8, size: usize) -> Result<HostMemory> {
+pub(super) fn of(context: &Context, start: *const u8, size: usize) -> Result<HostSide> {
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let (mut kind, mut managed): (c_uint, c_uint) = (0, 0);
     let (mut range_start, mut range_size): (CUdeviceptr, usize) = (0, 0);
@@ -40,13 +40,9 @@ fn judge(
     range_size: usize,
     start: CUdeviceptr,
     size: usize,
-) -> HostMemory {
+) -> HostSide {
     let inside = range_start <= start && start + size as u64 <= range_start + range_size as u64;
-    if kind == CUmemorytype::CU_MEMORYTYPE_HOST && !managed && inside {
-        HostMemory::Pinned
-    } else {
-        HostMemory::Pageable
-    }
+    if kind == CUmemorytype::CU_MEMORYTYPE_HOST && !managed && inside { HostSide::Pinned } else { HostSide::Pageable }
 }
 
 #[cfg(test)]
@@ -56,11 +52,11 @@ mod tests {
     #[test]
     fn only_what_is_known_as_a_whole_is_pinned() {
         let host = CUmemorytype::CU_MEMORYTYPE_HOST;
-        assert_eq!(judge(host, false, 100, 50, 100, 50), HostMemory::Pinned);
-        assert_eq!(judge(host, false, 100, 50, 120, 30), HostMemory::Pinned);
-        assert_eq!(judge(host, false, 100, 50, 120, 31), HostMemory::Pageable);
-        assert_eq!(judge(host, true, 100, 50, 100, 50), HostMemory::Pageable);
-        assert_eq!(judge(CUmemorytype(0), false, 0, 0, 100, 50), HostMemory::Pageable);
-        assert_eq!(judge(CUmemorytype::CU_MEMORYTYPE_DEVICE, false, 100, 50, 100, 50), HostMemory::Pageable);
+        assert_eq!(judge(host, false, 100, 50, 100, 50), HostSide::Pinned);
+        assert_eq!(judge(host, false, 100, 50, 120, 30), HostSide::Pinned);
+        assert_eq!(judge(host, false, 100, 50, 120, 31), HostSide::Pageable);
+        assert_eq!(judge(host, true, 100, 50, 100, 50), HostSide::Pageable);
+        assert_eq!(judge(CUmemorytype(0), false, 0, 0, 100, 50), HostSide::Pageable);
+        assert_eq!(judge(CUmemorytype::CU_MEMORYTYPE_DEVICE, false, 100, 50, 100, 50), HostSide::Pageable);
     }
 }

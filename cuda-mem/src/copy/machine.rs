@@ -6,7 +6,7 @@ use super::choice::Choice;
 use super::engine::{CopyEngine, Inner, LARGE};
 use super::measure;
 use super::profile::MachineProfile;
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -50,9 +50,9 @@ impl Inner {
     }
 
     /// Whether the way is the same whatever the host's memory is.
-    pub fn does_not_matter(&self, route: impl Fn(HostMemory) -> Route, size: usize) -> bool {
+    pub fn does_not_matter(&self, route: impl Fn(HostSide) -> Route, size: usize) -> bool {
         let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
-        size < LARGE && choice.way(route(HostMemory::Pageable), size) == choice.way(route(HostMemory::Pinned), size)
+        size < LARGE && choice.way(route(HostSide::Pageable), size) == choice.way(route(HostSide::Pinned), size)
     }
 
     /// A stream of the engine's.
@@ -92,7 +92,7 @@ impl Inner {
         if measured.route(route).is_some() {
             return;
         }
-        if let Err(error) = self.measure_into(&mut measured, route.device == DeviceMemory::Mapped) {
+        if let Err(error) = self.measure_into(&mut measured, route.device == DeviceSide::Mapped) {
             self.context.drop_errors().push("measuring how fast copies are; typical figures serve", error);
             // Not again with every copy.
             measured.set_route(super::typical::route(route));
@@ -184,8 +184,8 @@ impl CopyEngine {
     /// where that was not measured. Register with [`RegisteredMemory`](crate::memory::RegisteredMemory).
     pub fn pays_to_register(&self, direction: Direction, size: usize, copies: usize) -> Option<bool> {
         let choice = self.inner.choice();
-        let route = |host| Route { direction, host, device: DeviceMemory::Plain };
-        let (pageable, pinned) = (route(HostMemory::Pageable), route(HostMemory::Pinned));
+        let route = |host| Route { direction, host, device: DeviceSide::Plain };
+        let (pageable, pinned) = (route(HostSide::Pageable), route(HostSide::Pinned));
         let once = choice.profile.estimate(pageable, Way::Registered, size)?;
         let again = choice.profile.estimate(pinned, Way::Driver, size)?;
         let without = choice.profile.estimate(pageable, choice.way(pageable, size), size)?;

@@ -4,8 +4,8 @@ use super::engine::Inner;
 use super::job::{CpuCopy, Job};
 use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
-use crate::memory::{DeviceMemory as PlainMemory, PinnedMemory};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
+use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::{Buffer, HostBuffer, MappedMemory, MappedResource, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
@@ -63,7 +63,7 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     // Where the device has little room, less is measured.
     let (plain, mapped) = largest_that_fits(largest, |size| {
         // SAFETY: only copies touch it, and bytes may have any value.
-        let plain = unsafe { Buffer::<u8, _>::uninit(&PlainMemory::new(context), size, &stream)?.assume_init() };
+        let plain = unsafe { Buffer::<u8, _>::uninit(&DeviceMemory::new(context), size, &stream)?.assume_init() };
         let mapped = if mapped { Some(MappedResource::new(context)?.allocate(size)?) } else { None };
         Ok((plain, mapped))
     })?;
@@ -74,10 +74,10 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     let mut routes = Vec::new();
     // Each has a part of the time, in which the next one's begins.
     for (host, direction, part) in [
-        (HostMemory::Pinned, Direction::ToDevice, 2),
-        (HostMemory::Pinned, Direction::FromDevice, 3),
-        (HostMemory::Pageable, Direction::ToDevice, 6),
-        (HostMemory::Pageable, Direction::FromDevice, 10),
+        (HostSide::Pinned, Direction::ToDevice, 2),
+        (HostSide::Pinned, Direction::FromDevice, 3),
+        (HostSide::Pageable, Direction::ToDevice, 6),
+        (HostSide::Pageable, Direction::FromDevice, 10),
     ] {
         bench.deadline = began + BUDGET * part / 10;
         routes.extend(bench.routes(direction, host)?);
@@ -161,17 +161,17 @@ struct Timed {
 impl Bench<'_> {
     /// The two routes of a direction and a kind of host memory. What the driver's copies take is the same for both kinds of
     /// device memory, so it is measured once.
-    fn routes(&mut self, direction: Direction, host: HostMemory) -> Result<Vec<RouteProfile>> {
+    fn routes(&mut self, direction: Direction, host: HostSide) -> Result<Vec<RouteProfile>> {
         let threads = 1 + self.inner.threads.helpers();
         let route = |device| Route { direction, host, device };
-        let widest = if self.mapped.is_some() { DeviceMemory::Mapped } else { DeviceMemory::Plain };
+        let widest = if self.mapped.is_some() { DeviceSide::Mapped } else { DeviceSide::Plain };
         let new = |way| Timed { profile: WayProfile { way, samples: vec![] }, hopeless: false };
         let mut ways: Vec<Timed> = Way::all(route(widest), threads).into_iter().map(new).collect();
         let limit = match host {
-            HostMemory::Pageable => self.host.len(),
-            HostMemory::Pinned => self.pinned.len(),
+            HostSide::Pageable => self.host.len(),
+            HostSide::Pinned => self.pinned.len(),
         };
-        let plain = route(DeviceMemory::Plain);
+        let plain = route(DeviceSide::Plain);
         for size in SIZES.into_iter().filter(|size| *size <= limit) {
             // Of all ways, and of those that go to plain memory too, which are looked at by themselves.
             let mut best = [f64::INFINITY; 2];
@@ -207,9 +207,9 @@ impl Bench<'_> {
             let known = known.filter(|known| known.way.serves(route(device)) && !known.samples.is_empty());
             RouteProfile { route: route(device), ways: known.cloned().collect() }
         };
-        let mut routes = vec![of(DeviceMemory::Plain)];
-        if widest == DeviceMemory::Mapped {
-            routes.insert(0, of(DeviceMemory::Mapped));
+        let mut routes = vec![of(DeviceSide::Plain)];
+        if widest == DeviceSide::Mapped {
+            routes.insert(0, of(DeviceSide::Mapped));
         }
         Ok(routes)
     }
@@ -242,8 +242,8 @@ impl Bench<'_> {
 
     fn copy(&mut self, route: Route, way: Way, size: usize) -> Result<()> {
         let host = match route.host {
-            HostMemory::Pageable => self.host.as_mut_ptr(),
-            HostMemory::Pinned => self.pinned.as_mut_ptr(),
+            HostSide::Pageable => self.host.as_mut_ptr(),
+            HostSide::Pinned => self.pinned.as_mut_ptr(),
         };
         let (device, mapped): (CUdeviceptr, *mut u8) = match (&self.mapped, way) {
             (Some(memory), Way::Cpu { .. } | Way::Mixed { .. }) => (memory.device_pointer(), memory.host_pointer()),

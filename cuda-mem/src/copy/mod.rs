@@ -32,11 +32,11 @@ mod typical;
 mod way;
 
 pub use crate::copy_memory::{CopyMemory, OrderedCopyMemory};
-pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingSettings};
+pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 pub use cache::ProfileCache;
 pub use engine::CopyEngine;
 pub use ordered::PendingRead;
 pub use posted::Posted;
 pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
 pub use threads::{CopyThreads, NoThreads, ThreadPool};
-pub use way::{DeviceMemory, Direction, HostMemory, Route, Way};
+pub use way::{DeviceSide, Direction, HostSide, Route, Way};

@@ -37,9 +37,9 @@ pub struct RouteProfile {
 /// ([`ProfileCache`](super::ProfileCache)), and can be read, changed and given to an engine.
 ///
 /// ```
-/// use cuda_mem::copy::{DeviceMemory, Direction, HostMemory, MachineProfile, Route, Way};
+/// use cuda_mem::copy::{DeviceSide, Direction, HostSide, MachineProfile, Route, Way};
 /// let profile = MachineProfile::typical();
-/// let route = Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Mapped };
+/// let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
 /// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store is there in 0.1 us
 /// assert_ne!(profile.choose(route, 1 << 28, 8), Way::Cpu { threads: 1 });
 /// ```
@@ -164,12 +164,11 @@ impl WayProfile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::way::{DeviceMemory, Direction, HostMemory};
+    use super::super::way::{DeviceSide, Direction, HostSide};
     use super::*;
     use proptest::prelude::*;
 
-    const ROUTE: Route =
-        Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Mapped };
+    const ROUTE: Route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
 
     fn way(way: Way, samples: &[(usize, f64)]) -> WayProfile {
         let samples = samples.iter().map(|(bytes, nanoseconds)| Sample { bytes: *bytes, nanoseconds: *nanoseconds });
@@ -236,9 +235,9 @@ mod tests {
     fn the_typical_profile_knows_every_route_and_prefers_what_is_known_to_be_fast() {
         let profile = MachineProfile::typical();
         assert_eq!(profile.routes.len(), Route::ALL.len());
-        for host in [HostMemory::Pageable, HostMemory::Pinned] {
+        for host in [HostSide::Pageable, HostSide::Pinned] {
             for direction in [Direction::ToDevice, Direction::FromDevice] {
-                let route = Route { direction, host, device: DeviceMemory::Mapped };
+                let route = Route { direction, host, device: DeviceSide::Mapped };
                 assert_eq!(profile.choose(route, 256, 8), Way::Cpu { threads: 1 }, "{route}");
             }
             let route = Route { host, ..ROUTE };

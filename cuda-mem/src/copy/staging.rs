@@ -45,7 +45,7 @@ impl Slot {
 
     /// Whether the slot's last copy is done.
     pub fn is_free(&self) -> Result<bool> {
-        Ok(!self.under_way || self.event.has_passed()?)
+        Ok(!self.under_way || self.event.is_done()?)
     }
 
     /// Begins the copy of the first `size` bytes to a device.

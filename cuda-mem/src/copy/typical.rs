@@ -1,7 +1,7 @@
 //! Figures of one machine, for as long as a machine's own are not known: docs/measurements says where they come from.
 
 use super::profile::{RouteProfile, Sample, WayProfile};
-use super::way::{DeviceMemory, Direction, HostMemory, Route, Way};
+use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 
 const SIZES: [usize; 8] = [64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 256 << 20];
 
@@ -36,11 +36,11 @@ const PAGEABLE_FROM: [Figures; 4] = [
 pub(super) fn route(route: Route) -> RouteProfile {
     let mut known: Vec<Figures> = Vec::new();
     known.extend(match (route.host, route.direction) {
-        (HostMemory::Pinned, _) => &PINNED[..],
-        (HostMemory::Pageable, Direction::ToDevice) => &PAGEABLE_TO[..],
-        (HostMemory::Pageable, Direction::FromDevice) => &PAGEABLE_FROM[..],
+        (HostSide::Pinned, _) => &PINNED[..],
+        (HostSide::Pageable, Direction::ToDevice) => &PAGEABLE_TO[..],
+        (HostSide::Pageable, Direction::FromDevice) => &PAGEABLE_FROM[..],
     });
-    if route.device == DeviceMemory::Mapped {
+    if route.device == DeviceSide::Mapped {
         known.extend(match route.direction {
             Direction::ToDevice => &TO_MAPPED[..],
             Direction::FromDevice => &FROM_MAPPED[..],

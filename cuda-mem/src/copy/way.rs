@@ -16,7 +16,7 @@ pub enum Direction {
 /// What the memory on the host's side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HostMemory {
+pub enum HostSide {
     /// Memory of the heap, the stack or a file, which the operating system may move.
     Pageable,
     /// Page-locked memory: allocated by the driver, or registered with it.
@@ -26,7 +26,7 @@ pub enum HostMemory {
 /// What the memory on the device's side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DeviceMemory {
+pub enum DeviceSide {
     /// Device memory that the CPU addresses too.
     Mapped,
     /// Device memory that it does not address.
@@ -39,15 +39,15 @@ pub struct Route {
     /// Which way the bytes go.
     pub direction: Direction,
     /// The host's side.
-    pub host: HostMemory,
+    pub host: HostSide,
     /// The device's side.
-    pub device: DeviceMemory,
+    pub device: DeviceSide,
 }
 
 impl Route {
     /// All of them.
     pub const ALL: [Self; 8] = {
-        use {DeviceMemory as D, Direction as W, HostMemory as H};
+        use {DeviceSide as D, Direction as W, HostSide as H};
         let mut all = [Route { direction: W::ToDevice, host: H::Pageable, device: D::Mapped }; 8];
         let mut index = 0;
         while index < 8 {
@@ -70,12 +70,12 @@ impl Route {
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = match self.host {
-            HostMemory::Pageable => "pageable",
-            HostMemory::Pinned => "pinned",
+            HostSide::Pageable => "pageable",
+            HostSide::Pinned => "pinned",
         };
         let device = match self.device {
-            DeviceMemory::Mapped => "mapped",
-            DeviceMemory::Plain => "device",
+            DeviceSide::Mapped => "mapped",
+            DeviceSide::Plain => "device",
         };
         match self.direction {
             Direction::ToDevice => write!(f, "{host} to {device}"),
@@ -87,6 +87,7 @@ impl fmt::Display for Route {
 /// How a copy is done. Threads count the caller's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Way {
     /// By streaming stores or loads of the CPU, of so many threads. Mapped memory, and memory of the host, only.
     Cpu {
@@ -127,15 +128,15 @@ impl Way {
     pub fn serves(self, route: Route) -> bool {
         match self {
             Way::Driver => true,
-            Way::Cpu { threads } => threads > 0 && route.device == DeviceMemory::Mapped,
-            Way::Staged { threads } => threads > 0 && route.host == HostMemory::Pageable,
-            Way::Registered => route.host == HostMemory::Pageable,
+            Way::Cpu { threads } => threads > 0 && route.device == DeviceSide::Mapped,
+            Way::Staged { threads } => threads > 0 && route.host == HostSide::Pageable,
+            Way::Registered => route.host == HostSide::Pageable,
             Way::Mixed { storing, staging } => {
                 storing > 0
                     && staging > 0
                     && route.direction == Direction::ToDevice
-                    && route.host == HostMemory::Pageable
-                    && route.device == DeviceMemory::Mapped
+                    && route.host == HostSide::Pageable
+                    && route.device == DeviceSide::Mapped
             }
         }
     }
@@ -179,7 +180,7 @@ mod tests {
         for (index, route) in Route::ALL.into_iter().enumerate() {
             assert_eq!(route.index(), index, "{route}");
         }
-        let route = Route { direction: Direction::FromDevice, host: HostMemory::Pageable, device: DeviceMemory::Plain };
+        let route = Route { direction: Direction::FromDevice, host: HostSide::Pageable, device: DeviceSide::Plain };
         assert_eq!(route.to_string(), "device to pageable");
     }
 
@@ -193,11 +194,11 @@ mod tests {
                     ways.iter().all(|way| way.serves(route) && way.threads() <= threads.max(1)),
                     "{route}: {ways:?}"
                 );
-                assert_eq!(ways.contains(&Way::Cpu { threads: 1 }), route.device == DeviceMemory::Mapped);
-                assert_eq!(ways.contains(&Way::Staged { threads: 1 }), route.host == HostMemory::Pageable);
+                assert_eq!(ways.contains(&Way::Cpu { threads: 1 }), route.device == DeviceSide::Mapped);
+                assert_eq!(ways.contains(&Way::Staged { threads: 1 }), route.host == HostSide::Pageable);
             }
         }
-        let pinned = Route { direction: Direction::ToDevice, host: HostMemory::Pinned, device: DeviceMemory::Mapped };
+        let pinned = Route { direction: Direction::ToDevice, host: HostSide::Pinned, device: DeviceSide::Mapped };
         assert!(!Way::Mixed { storing: 1, staging: 1 }.serves(pinned) && !Way::Registered.serves(pinned));
         assert!(!Way::Cpu { threads: 0 }.serves(pinned));
     }

@@ -9,6 +9,7 @@ use cuda_sys::{CUgraphExec, CUgraphInstantiate_flags};
 
 /// How an executable graph is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GraphOptions {
     /// A launch first frees the memory that the one before allocated and nobody freed. Without this, a launch while
     /// such memory is live is refused.

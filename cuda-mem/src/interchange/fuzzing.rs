@@ -116,7 +116,7 @@ fn interface(source: &mut Source<'_>) {
         strides: Some((0..source.byte() % 5).map(|_| source.number()).collect()),
         version: 3,
         stream: Some(source.number()),
-        mask: None,
+        has_mask: false,
     };
     let _ = said.check(TensorDevice::Cuda(0));
     if let Ok(data_type) = DataType::from_typestr(&said.typestr) {

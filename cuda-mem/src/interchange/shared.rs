@@ -48,7 +48,7 @@ pub enum Release {
     /// For nothing: the consumer lets go when its work is done, or is ordered before ours.
     Immediately,
     /// For all work of the context, which the CPU waits for: where the consumer's stream may be gone by then, and its work
-    /// not yet done.
+    /// not yet done. While a stream of the context captures, the driver refuses that wait, and the capture is lost.
     AfterContext,
 }
 

@@ -14,7 +14,7 @@ impl Event {
     ///
     /// The device does not share events; the driver refuses.
     #[doc(alias = "CU_EVENT_INTERPROCESS")]
-    pub fn exportable(context: &Context) -> Result<Self> {
+    pub fn shareable(context: &Context) -> Result<Self> {
         context.device().require(Feature::Ipc)?;
         Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING | CUevent_flags::CU_EVENT_INTERPROCESS)
     }
@@ -23,7 +23,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event was not made by [`exportable`](Self::exportable) in this process; the driver refuses.
+    /// The event was not made by [`shareable`](Self::shareable) in this process; the driver refuses.
     #[doc(alias = "cuIpcGetEventHandle")]
     pub fn export(&self) -> Result<Descriptor> {
         let mut descriptor = Descriptor::new(ExportKind::Event, self.context())?;

@@ -208,7 +208,7 @@ impl Imported {
             if !last {
                 // Others go on. What has passed needs no wait, and would only gather here.
                 let (passed, mut pending): (Vec<_>, Vec<_>) =
-                    core::mem::take(&mut memory.uses).into_iter().partition(|event| event.has_passed() == Ok(true));
+                    core::mem::take(&mut memory.uses).into_iter().partition(|event| event.is_done() == Ok(true));
                 pending.extend(use_ends);
                 memory.uses = pending;
                 return Ok(passed);

@@ -18,13 +18,13 @@
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
 //! use cuda_mem::ipc::{Channel, Export};
-//! use cuda_mem::memory::{DevicePool, PoolOptions};
+//! use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 //! use cuda_mem::{Buffer, Stream};
 //! let (mut here, mut there) = Channel::pair()?;
 //!
 //! // The process that has the memory.
 //! let stream = Stream::new(&context)?;
-//! let mut options = PoolOptions::default();
+//! let mut options = DriverPoolOptions::default();
 //! options.shareable = true;
 //! let pool = DevicePool::new(&context, &options)?;
 //! let memory = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();

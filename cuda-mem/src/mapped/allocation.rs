@@ -142,6 +142,17 @@ impl Allocation {
         self.flush_locked(range)
     }
 
+    /// Posts the CPU's writes of a range that were not flushed, before the device writes there: later they would undo it.
+    /// Atoms without such writes stay with the device, whose earlier writes the CPU may not have fetched.
+    pub fn flush_written(&self, range: Range<usize>) -> Result<()> {
+        let Some(dirty) = &self.dirty else {
+            host_copy::store_fence();
+            return Ok(());
+        };
+        let _moving = self.moving();
+        self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
+    }
+
     /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
     pub fn invalidate(&self, range: Range<usize>) -> Result<()> {
         if self.dirty.is_none() {
@@ -194,12 +205,18 @@ impl Allocation {
         if range.is_empty() {
             return Ok(());
         }
-        for run in dirty.runs(range.clone()) {
+        self.flush_runs(dirty, range.clone())?;
+        self.raw_invalidate(range)
+    }
+
+    /// Posts the marked atoms of a range of whole atoms.
+    fn flush_runs(&self, dirty: &DirtyAtoms, range: Range<usize>) -> Result<()> {
+        for run in dirty.runs(range) {
             let run = run.start..run.end.min(self.size);
             self.raw_flush(run.clone())?;
             dirty.clear(run);
         }
-        self.raw_invalidate(range)
+        Ok(())
     }
 
     fn raw_flush(&self, range: Range<usize>) -> Result<()> {

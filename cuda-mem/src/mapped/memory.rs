@@ -7,7 +7,7 @@ use super::window::Window;
 use super::{MappedResource, ReadGuard, SharedMemory, WriteGuard};
 use crate::context::Liveness;
 use crate::error::call;
-use crate::{Error, Result, Stream};
+use crate::{Error, Refused, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::ops::RangeBounds;
@@ -117,7 +117,8 @@ impl MappedMemory {
     }
 
     /// Posts the CPU's writes of a range: device work given to the driver after this sees them. On non-coherent memory
-    /// whole atoms go.
+    /// whole atoms go, as the CPU sees them: flush what was written, since elsewhere this undoes what the device wrote and
+    /// the CPU has not fetched.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl MappedMemory {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("MappedMemory::device_write", offset, source.len())?;
         self.pending.wait()?;
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         self.allocation.device_write(range.start, source)
     }
 
@@ -181,7 +182,7 @@ impl MappedMemory {
         if range.is_empty() {
             return Ok(());
         }
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         {
             let context = self.allocation.resource().context();
             let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -206,27 +207,18 @@ impl MappedMemory {
     ///
     /// # Errors
     ///
-    /// `middle` lies past the end or, on non-coherent memory, within an atom: two parts never share one. The memory is
-    /// given back in the error's place by [`try_split_at`](Self::try_split_at).
-    pub fn split_at(self, middle: usize) -> Result<(Self, Self)> {
-        self.try_split_at(middle).map_err(|(_, error)| error)
-    }
-
-    /// As [`split_at`](Self::split_at), and gives the memory back when it fails.
-    ///
-    /// # Errors
-    ///
-    /// As [`split_at`](Self::split_at).
-    pub fn try_split_at(self, middle: usize) -> Result<(Self, Self), (Self, Error)> {
+    /// `middle` lies past the end or, on non-coherent memory, within an atom: two parts never share one. The memory comes
+    /// back with the error.
+    pub fn split_at(self, middle: usize) -> Result<(Self, Self), Box<Refused<Self>>> {
         const CALL: &str = "MappedMemory::split_at";
         let atom = self.coherence().atom();
         let position = match self.window.span(CALL, middle, 0) {
             Ok(range) => range.start,
-            Err(error) => return Err((self, error)),
+            Err(error) => return Err(Refused::new(self, error)),
         };
         if !position.is_multiple_of(atom) && middle != 0 && middle != self.len() {
             let error = Error::Misaligned { call: CALL, what: "middle", value: middle, multiple: atom };
-            return Err((self, error));
+            return Err(Refused::new(self, error));
         }
         let right = Self {
             pending: self.pending.same(),

@@ -65,7 +65,7 @@ impl Pending {
     pub fn is_over(&self) -> Result<bool> {
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
-                if !used.event.has_passed()? {
+                if !used.event.is_done()? {
                     return Ok(false);
                 }
                 used.outstanding.store(false, Ordering::Release);

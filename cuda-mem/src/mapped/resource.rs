@@ -15,6 +15,7 @@ use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_B
 
 /// Which coherence mapped memory shall have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CoherenceWish {
     /// Coherent where the device offers it.
     #[default]

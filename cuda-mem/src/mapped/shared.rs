@@ -4,7 +4,7 @@ use super::allocation::Allocation;
 use super::atoms::Coherence;
 use super::window::Window;
 use super::{MappedDescriptor, MappedExport, MappedMemory, MappedResource};
-use crate::{Error, Result};
+use crate::{Error, Refused, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -86,7 +86,7 @@ impl SharedMemory {
     pub fn device_write<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("SharedMemory::device_write", offset, source.len())?;
-        self.allocation.flush(range.clone())?;
+        self.allocation.flush_written(range.clone())?;
         self.allocation.device_write(range.start, source)
     }
 
@@ -154,16 +154,24 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// Another value does; this one is given back.
+    /// Another value does; this one comes back with the error.
     ///
     /// # Safety
     ///
     /// No running kernel and no other process writes the memory while the exclusive value lives.
-    pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Self> {
+    pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Box<Refused<Self>>> {
         let Self { allocation, window } = self;
         match Arc::try_unwrap(allocation) {
             Ok(allocation) => Ok(MappedMemory::part(Arc::new(allocation), window)),
-            Err(allocation) => Err(Self { allocation, window }),
+            Err(allocation) => {
+                let error = Error::InvalidArgument {
+                    call: "SharedMemory::try_into_exclusive",
+                    argument: "the memory",
+                    value: "shared".into(),
+                    rule: "no other clone, slice or cell of it may be left",
+                };
+                Err(Refused::new(Self { allocation, window }, error))
+            }
         }
     }
 

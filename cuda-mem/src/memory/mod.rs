@@ -15,7 +15,7 @@ pub use crate::resource::{
 pub use device::DeviceMemory;
 pub use managed::{Attachment, ManagedMemory};
 pub use pinned::{PinnedMemory, PinnedOptions};
-pub use pool::{DevicePool, DriverPool, PoolAccess, PoolAttributes, PoolOptions};
+pub use pool::{DevicePool, DriverPool, DriverPoolOptions, PoolAccess, PoolAttributes};
 pub use pool::{ManagedPool, PinnedPool};
 pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
 pub use virtual_memory::{

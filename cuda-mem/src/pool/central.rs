@@ -5,10 +5,10 @@ use super::front::{Freed, Fronts, Spill, Sum, Tally};
 use super::heap::Heap;
 use super::locked::{Ending, Locked};
 use super::names::{NameCounts, Names};
+use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::{Ended, Recorder};
 use super::resizing::Resizing;
 use super::room::{first_region, refused, usable};
-use super::settings::{OutOfMemoryInfo, PoolSettings};
 use super::statistics::Figure;
 use super::strays::Strays;
 use super::threads::{front_count, thread_number};
@@ -33,7 +33,7 @@ const SAMPLES: u32 = 32;
 #[derive(Debug)]
 pub(super) struct Core {
     pub upstream: SharedResource,
-    pub settings: PoolSettings,
+    pub options: PoolOptions,
     /// Regions are allocated and freed in order of this stream, which has no other work.
     pub own: Stream,
     pub unit_log2: u32,
@@ -89,9 +89,9 @@ impl Ending for State {
 }
 
 impl Core {
-    pub fn new(upstream: SharedResource, fallback: Option<SharedResource>, settings: &PoolSettings) -> Result<Self> {
+    pub fn new(upstream: SharedResource, fallback: Option<SharedResource>, options: &PoolOptions) -> Result<Self> {
         let own = Stream::new(upstream.context())?;
-        let (alignment, first) = first_region(&upstream, settings, &own)?;
+        let (alignment, first) = first_region(&upstream, options, &own)?;
         let atom = upstream.atom(first);
         let unit = GRANULARITY.max(atom);
         let heap = usable(first, unit).and_then(|()| Heap::new(unit as u64).map_err(refused));
@@ -118,19 +118,19 @@ impl Core {
             retries: 0,
             out_of_memory: 0,
         };
-        let watch = Watch::new(settings);
+        let watch = Watch::new(options);
         if let Some(watch) = &watch {
             watch.region(Action::Grow, first);
         }
         Ok(Self {
             is_coherent: upstream.is_coherent(first),
             upstream,
-            settings: settings.clone(),
+            options: options.clone(),
             own,
             unit_log2: unit.trailing_zeros(),
             alignment,
             atom,
-            fronts: Fronts::new(front_count(), settings.front_capacity),
+            fronts: Fronts::new(front_count(), options.front_capacity),
             state: Mutex::new(state),
             resizing: Resizing::default(),
             strays: fallback.map(Strays::new),
@@ -211,7 +211,7 @@ impl Core {
             };
             let info = OutOfMemoryInfo { attempt, ..refusal.info };
             // No lock is held: it may free what is the pool's.
-            if self.settings.on_out_of_memory.as_ref().is_some_and(|hook| hook(&info)) {
+            if self.options.on_out_of_memory.as_ref().is_some_and(|hook| hook(&info)) {
                 self.state().retries += 1;
                 attempt += 1;
                 continue;
@@ -317,7 +317,7 @@ impl Core {
         let OutOfMemoryInfo { requested, reserved, free, largest_free, .. } = info;
         let why = match cause {
             Some(cause) => cause.to_string(),
-            None => format!("the pool may grow to {} bytes", self.settings.maximum),
+            None => format!("the pool may grow to {} bytes", self.options.maximum),
         };
         let context = self.context();
         Error::OutOfMemory {

@@ -8,11 +8,11 @@
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
 //! use cuda_mem::memory::PinnedMemory;
-//! use cuda_mem::pool::{Pool, PoolSettings};
+//! use cuda_mem::pool::{Pool, PoolOptions};
 //! use cuda_mem::{Buffer, Stream};
 //!
 //! let stream = Stream::new(&context)?;
-//! let pool = Pool::new(&PinnedMemory::new(&context), &PoolSettings::default())?;
+//! let pool = Pool::new(&PinnedMemory::new(&context), &PoolOptions::default())?;
 //! let buffer = Buffer::from_slice(&pool, &[1u32, 2, 3], &stream)?;
 //! assert_eq!(buffer.to_vec()?, [1, 2, 3]);
 //! assert_eq!(pool.statistics().requested.current, 12);
@@ -32,14 +32,14 @@
 //! **When memory runs short**, this is tried in turn: what is free for the stream as things are known; events of other
 //! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing, by less where the source has less; waiting for all freed memory on
 //! the CPU, so that it lies together; giving empty regions back to make room for a larger one; the
-//! [hook](PoolSettings::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
+//! [hook](PoolOptions::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
 //! [`Error::OutOfMemory`].
 //!
 //! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
 //! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.
 //!
 //! **What can be seen**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
-//! `cuda-mem pool-map` draws; and, where the settings ask for it, the newest events as a [trace](Pool::trace), which can be
+//! `cuda-mem pool-map` draws; and, where the options ask for it, the newest events as a [trace](Pool::trace), which can be
 //! [replayed](crate::trace), and an account of the blocks that are there, with names and backtraces
 //! ([`Pool::leak_report`]).
 //!
@@ -57,12 +57,12 @@ mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
+mod options;
 mod order;
 mod recorder;
 mod resizing;
 mod ring;
 mod room;
-mod settings;
 mod share;
 mod snapshot;
 mod source;
@@ -84,13 +84,13 @@ use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use fixed::{FixedSizePool, FixedSizeSettings, FixedSizeStatistics};
+pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
 #[cfg(fuzzing)]
 pub use heap::model::history;
-pub use ring::{RingPool, RingSettings, RingStatistics, WhenFull};
-pub use settings::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolSettings, Reuse, Tracked};
+pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
+pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
-pub use statistics::{Figure, PendingBytes, Statistics};
+pub use statistics::{Figure, PendingBytes, PoolStatistics};
 
 /// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
 ///
@@ -98,11 +98,11 @@ pub use statistics::{Figure, PendingBytes, Statistics};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// use cuda_mem::memory::{DeviceMemory, kind};
-/// use cuda_mem::pool::{Pool, PoolSettings};
+/// use cuda_mem::pool::{Pool, PoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 ///
 /// let stream = Stream::new(&context)?;
-/// let pool: Pool<kind::Device> = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
+/// let pool: Pool<kind::Device> = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
 /// let first = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
 /// let address = first.device_pointer();
 /// drop(first);
@@ -121,11 +121,11 @@ impl<K: Kind> Pool<K> {
     /// # Errors
     ///
     /// The source has no room, or no memory that can be divided: it needs an address for devices; the driver refuses.
-    pub fn new<R>(upstream: &R, settings: &PoolSettings) -> Result<Self>
+    pub fn new<R>(upstream: &R, options: &PoolOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self::of(Core::new(upstream.share(), None, settings)?))
+        Ok(Self::of(Core::new(upstream.share(), None, options)?))
     }
 
     /// A pool that asks `fallback` for single blocks, where it has no memory and cannot grow.
@@ -133,7 +133,7 @@ impl<K: Kind> Pool<K> {
     /// # Errors
     ///
     /// As [`new`](Self::new); or the fallback is of another device or driver, or its memory may be addressed by others.
-    pub fn with_fallback<R, F>(upstream: &R, fallback: &F, settings: &PoolSettings) -> Result<Self>
+    pub fn with_fallback<R, F>(upstream: &R, fallback: &F, options: &PoolOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
         F: ResourceHandle<Kind = K> + ?Sized,
@@ -150,7 +150,7 @@ impl<K: Kind> Pool<K> {
                 rule: "it has to be of the same context and addressable by the same as the pool's source",
             });
         }
-        Ok(Self::of(Core::new(upstream, Some(fallback), settings)?))
+        Ok(Self::of(Core::new(upstream, Some(fallback), options)?))
     }
 
     fn of(core: Core) -> Self {
@@ -212,9 +212,9 @@ impl<K> Pool<K> {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
-    /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
     /// let weights = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
     /// assert!(pool.set_name(weights.device_pointer(), "weights"));
     /// assert!(pool.snapshot().to_json().contains("\"weights\""));
@@ -238,7 +238,7 @@ impl<K> Pool<K> {
     }
 
     /// What the pool has and does.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> PoolStatistics {
         let mut state = self.core().state();
         self.figures(&mut state, &self.in_fronts())
     }
@@ -312,7 +312,7 @@ impl<K> Pool<K> {
         kept
     }
 
-    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> Statistics {
+    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> PoolStatistics {
         self.core().sample(state);
         let freed = state.heap.pending();
         state.active.set(state.heap.used() + freed.iter().map(|(_, bytes)| bytes).sum::<u64>());
@@ -323,7 +323,7 @@ impl<K> Pool<K> {
         }
         let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
-        Statistics {
+        PoolStatistics {
             requested: state.live.requested,
             allocated: state.live.allocated,
             blocks: state.live.blocks,
@@ -353,7 +353,7 @@ impl<K> fmt::Debug for Pool<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("upstream", self.upstream())
-            .field("settings", &self.core().settings)
+            .field("options", &self.core().options)
             .finish_non_exhaustive()
     }
 }

@@ -52,7 +52,7 @@ impl Clock for Recorder {
     }
 
     fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool, Error> {
-        event.has_passed().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
+        event.is_done().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
     }
 
     fn wait(&mut self, stream: &Stream, event: &Arc<Event>) -> Result<bool, Error> {

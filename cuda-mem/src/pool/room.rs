@@ -3,8 +3,8 @@
 
 use super::central::{Core, GRANULARITY, MOST_STREAMS, State};
 use super::heap::Effort;
+use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{captures, reach};
-use super::settings::{OutOfMemoryInfo, PoolSettings, Reuse};
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::resource::{Block, SharedResource};
@@ -50,7 +50,7 @@ impl Core {
 
     /// Looks for memory among what the pool has, without waiting.
     fn search(&self, state: &mut State, request: Request<'_>) -> Result<Option<Block>> {
-        let reuse = self.settings.reuse;
+        let reuse = self.options.reuse;
         let known: &[Effort] =
             if reuse == Reuse::SameStreamOnly { &[Effort::Ready] } else { &[Effort::Ready, Effort::Passed] };
         if let Some(block) = self.take(state, request, known)? {
@@ -133,7 +133,7 @@ impl Core {
     fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
         let (unit, bytes) = (1 << self.unit_log2, request.bytes);
         let (reserved, incoming) = self.reserved();
-        let Some(mut size) = self.settings.growth(bytes, reserved + incoming, unit) else { return Ok(None) };
+        let Some(mut size) = self.options.growth(bytes, reserved + incoming, unit) else { return Ok(None) };
         loop {
             match self.add_region(size, Some(request)) {
                 Ok(block) => return Ok(block),
@@ -215,7 +215,7 @@ impl Core {
         let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
         match missing {
             Some(0) => Ok(()),
-            Some(missing) if missing <= self.settings.maximum.saturating_sub(reserved + incoming) => {
+            Some(missing) if missing <= self.options.maximum.saturating_sub(reserved + incoming) => {
                 self.add_region(missing, None).map(drop)
             }
             _ => Err(Error::InvalidArgument {
@@ -316,8 +316,8 @@ fn allocate_region(upstream: &SharedResource, size: usize, alignment: usize, own
 }
 
 /// Allocates the first region, and finds out how far the source aligns.
-pub(super) fn first_region(upstream: &SharedResource, settings: &PoolSettings, own: &Stream) -> Result<(usize, Block)> {
-    let size = settings.initial.min(settings.maximum).max(GRANULARITY);
+pub(super) fn first_region(upstream: &SharedResource, options: &PoolOptions, own: &Stream) -> Result<(usize, Block)> {
+    let size = options.initial.min(options.maximum).max(GRANULARITY);
     for alignment in [GRANULARITY, 128, 64, 32] {
         match allocate_region(upstream, size, alignment, own) {
             Err(Error::InvalidArgument { argument: "alignment", .. }) => {}
@@ -345,6 +345,6 @@ pub(super) fn refused(error: crate::suballocator::SuballocatorError) -> Error {
         call: "Pool::new",
         argument: "a region",
         value: error.to_string().into(),
-        rule: "the sizes of the settings have to be possible",
+        rule: "the sizes of the options have to be possible",
     }
 }

@@ -47,7 +47,7 @@ impl Shares {
 
 impl Drop for Shares {
     fn drop(&mut self) {
-        if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.settings.on_leak) {
+        if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
             watch.last_handle_gone(hook);
         }
     }

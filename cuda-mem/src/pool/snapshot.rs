@@ -1,6 +1,6 @@
 //! What a pool looks like at one moment.
 
-use super::Statistics;
+use super::PoolStatistics;
 use crate::trace::Trace;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Snapshot {
     /// What the pool has of its source, in order of the addresses.
     pub regions: Vec<RegionSnapshot>,
     /// The pool's figures.
-    pub statistics: Statistics,
+    pub statistics: PoolStatistics,
     /// The newest events, if the pool keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
@@ -70,12 +70,15 @@ pub enum BlockState {
 }
 
 /// Why text is no snapshot.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// It is no JSON, is cut off, or has other fields.
-    #[error("this is no snapshot of a pool, or it is cut off: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error("this is no snapshot of a pool, or it is cut off: {message}")]
+    Json {
+        /// What is wrong, and where.
+        message: Box<str>,
+    },
     /// It is of a version that is not known here.
     #[error("the snapshot is of format {0}, but this release reads format 1: take it anew, or update")]
     Format(u64),
@@ -87,14 +90,18 @@ struct Head {
     format: u64,
 }
 
+fn parse<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, SnapshotError> {
+    serde_json::from_str(text).map_err(|error| SnapshotError::Json { message: error.to_string().into() })
+}
+
 impl Snapshot {
     /// Reads what [`to_json`](Self::to_json) wrote.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolSettings, Snapshot}};
-    /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolSettings::default())?.snapshot();
+    /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolOptions, Snapshot}};
+    /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?.snapshot();
     /// assert_eq!(Snapshot::from_json(&snapshot.to_json())?, snapshot);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -104,11 +111,11 @@ impl Snapshot {
     /// The text is no snapshot, or of another format.
     pub fn from_json(text: &str) -> Result<Self, SnapshotError> {
         // The number first: another format may have other fields.
-        let Head { format } = serde_json::from_str(text)?;
+        let Head { format } = parse(text)?;
         if format != u64::from(FORMAT) {
             return Err(SnapshotError::Format(format));
         }
-        Ok(serde_json::from_str(text)?)
+        parse(text)
     }
 
     /// The snapshot as JSON text.
@@ -141,7 +148,7 @@ mod tests {
             device: 0,
             granularity: 256,
             regions: Vec::new(),
-            statistics: Statistics::default(),
+            statistics: PoolStatistics::default(),
             trace: None,
         };
         assert!(!snapshot.to_json().contains("trace"));

@@ -77,7 +77,7 @@ pub struct PendingBytes {
 /// asks; that of `active` only then. Between that they may miss what was there for a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Statistics {
+pub struct PoolStatistics {
     /// What was asked for in the blocks that there are.
     pub requested: Figure,
     /// The sizes of the blocks that there are.
@@ -110,7 +110,7 @@ pub struct Statistics {
     pub out_of_memory: u64,
 }
 
-impl fmt::Display for Statistics {
+impl fmt::Display for PoolStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<16}{:>20}{:>20}{:>20}{:>20}", "", "current", "peak", "total", "freed")?;
         for (name, figure) in [
@@ -161,13 +161,13 @@ mod tests {
     #[test]
     fn the_table_has_all_figures_in_aligned_columns() {
         let figure = |current| Figure { current, peak: 20, total: 300, freed: 290 };
-        let statistics = Statistics {
+        let statistics = PoolStatistics {
             requested: figure(10),
             reserved: figure(2_097_152),
             pending: vec![PendingBytes { stream: 1, bytes: 256 }, PendingBytes { stream: 2, bytes: 512 }],
             fragmentation: 0.25,
             out_of_memory: 3,
-            ..Statistics::default()
+            ..PoolStatistics::default()
         };
         let text = statistics.to_string();
         let lines: Vec<_> = text.lines().collect();
@@ -188,10 +188,20 @@ mod tests {
 
     #[test]
     fn what_is_serialised_is_read_back() {
-        let mut statistics = Statistics { fragmentation: 0.5, waits: 7, ..Statistics::default() };
+        let mut statistics = PoolStatistics { fragmentation: 0.5, waits: 7, ..PoolStatistics::default() };
         statistics.allocated.add(5);
         let text = serde_json::to_string(&statistics).unwrap();
         assert!(text.contains("\"allocated\":{\"current\":5,\"peak\":5,\"total\":5,\"freed\":0}"), "{text}");
-        assert_eq!(serde_json::from_str::<Statistics>(&text).unwrap(), statistics);
+        assert_eq!(serde_json::from_str::<PoolStatistics>(&text).unwrap(), statistics);
+        // Fractions too, to the last bit.
+        for (part, whole) in (1..200u32).flat_map(|whole| (0..whole).map(move |part| (part, whole))) {
+            let fragmentation = 1.0 - f64::from(part) / f64::from(whole);
+            let text = serde_json::to_string(&PoolStatistics { fragmentation, ..PoolStatistics::default() }).unwrap();
+            assert_eq!(
+                serde_json::from_str::<PoolStatistics>(&text).unwrap().fragmentation,
+                fragmentation,
+                "{part}/{whole}"
+            );
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! What a pool notes of its blocks where its settings ask for it: a trace, and an account of what is live.
+//! What a pool notes of its blocks where its options ask for it: a trace, and an account of what is live.
 
 use super::Pool;
-use super::settings::{LeakHook, PoolSettings, Tracked};
+use super::options::{LeakHook, PoolOptions, Tracked};
 use crate::adaptor::{Account, LeakReport};
 use crate::resource::Block;
 use crate::trace::{Action, Ring, Trace};
@@ -16,14 +16,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub fn new(settings: &PoolSettings) -> Option<Box<Self>> {
-        let tracked = match settings.tracking {
-            Tracked::No if settings.on_leak.is_some() => Tracked::Names,
+    pub fn new(options: &PoolOptions) -> Option<Box<Self>> {
+        let tracked = match options.tracking {
+            Tracked::No if options.on_leak.is_some() => Tracked::Names,
             tracked => tracked,
         };
         let account =
             (tracked != Tracked::No).then(|| Account::new("Pool::deallocate", tracked == Tracked::Backtraces));
-        let ring = Ring::new(settings.trace_capacity);
+        let ring = Ring::new(options.trace_capacity);
         (ring.is_some() || account.is_some()).then(|| Box::new(Self { ring, account }))
     }
 
@@ -96,17 +96,17 @@ impl Watch {
 }
 
 impl<K> Pool<K> {
-    /// The newest events, oldest first, if [`PoolSettings::trace_capacity`] asks for them; otherwise none.
+    /// The newest events, oldest first, if [`PoolOptions::trace_capacity`] asks for them; otherwise none.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
     /// use cuda_mem::trace::Action;
-    /// let mut settings = PoolSettings::default();
-    /// settings.trace_capacity = 1000;
-    /// let pool = Pool::new(&DeviceMemory::new(&context), &settings)?;
+    /// let mut options = PoolOptions::default();
+    /// options.trace_capacity = 1000;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
     /// drop(Buffer::<u8, _>::zeroed(&pool, 4096, &stream)?);
     /// let actions: Vec<_> = pool.trace().events.iter().map(|event| event.action).collect();
     /// assert_eq!(actions, [Action::Grow, Action::Allocate, Action::Free]);
@@ -117,18 +117,18 @@ impl<K> Pool<K> {
     }
 
     /// The blocks that are there now, with their names, threads, ages and perhaps backtraces, if
-    /// [`PoolSettings::tracking`] asks for an account of them; otherwise `None`. Without an account, a
+    /// [`PoolOptions::tracking`] asks for an account of them; otherwise `None`. Without an account, a
     /// [snapshot](Self::snapshot) tells the blocks' addresses, sizes, and the names that were [set](Self::set_name).
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolSettings}};
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
     /// use cuda_mem::{adaptor::named, pool::Tracked};
-    /// let mut settings = PoolSettings::default();
-    /// settings.tracking = Tracked::Names;
-    /// let pool = Pool::new(&DeviceMemory::new(&context), &settings)?;
+    /// let mut options = PoolOptions::default();
+    /// options.tracking = Tracked::Names;
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
     /// let kept = named("weights", || Buffer::<u8, _>::zeroed(&pool, 4096, &stream))?;
     /// let report = pool.leak_report().map(|report| report.to_string());
     /// assert!(report.is_some_and(|text| text.contains("4096 bytes, weights")));

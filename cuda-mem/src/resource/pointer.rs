@@ -32,6 +32,11 @@ pub struct PointerInfo {
     pub host_pointer: *mut u8,
 }
 
+// SAFETY: addresses are numbers here; what is behind them is the holder's care.
+unsafe impl Send for PointerInfo {}
+// SAFETY: as above.
+unsafe impl Sync for PointerInfo {}
+
 impl PointerInfo {
     /// Asks the driver about an address, of the CPU or of a device.
     ///

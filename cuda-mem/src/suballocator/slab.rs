@@ -94,6 +94,7 @@ pub struct Slot {
 
 /// A slot that was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FreedSlot {
     /// Where it began, in bytes.
     pub offset: u64,

@@ -20,7 +20,7 @@ mod ndarray;
 mod parts;
 mod strided;
 
-pub use copy::CopyOptions;
+pub use copy::ViewCopyOptions;
 pub use error::ViewError;
 pub use host::{HostElements, HostElementsMut};
 pub use layout::{Index, LayoutError, MAX_DIMENSIONS, Order, Quantity, StridedLayout};

@@ -10,7 +10,7 @@ static void on_log(cudamem_status status, const char *message, void *user)
     logged_status = status;
     logged++;
     /* The library may be called from here, also in vain. */
-    FAILS(cudamem_set_log(NULL, NULL) == CUDAMEM_SUCCESS ? cudamem_device_count(NULL) : -1,
+    FAILS(cudamem_set_log(NULL, NULL) == CUDAMEM_SUCCESS ? cudamem_device_get_count(NULL) : -1,
           CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
@@ -50,7 +50,7 @@ void case_library(void)
 void case_devices(void)
 {
     int32_t count = 0;
-    OK(cudamem_device_count(&count));
+    OK(cudamem_device_get_count(&count));
     CHECK(count >= 1);
     for (int32_t ordinal = 0; ordinal < count; ordinal++) {
         cudamem_device_info info;
@@ -106,7 +106,7 @@ void case_streams(void)
     CHECK(seen == 7);
     OK(cudamem_event_synchronize(end));
     bool passed = false, done = false;
-    OK(cudamem_event_has_passed(end, &passed));
+    OK(cudamem_event_is_done(end, &passed));
     OK(cudamem_stream_synchronize(rig.stream));
     OK(cudamem_stream_is_done(rig.stream, &done));
     CHECK(passed && done);

@@ -18,12 +18,12 @@ static void profiles(struct rig rig)
     options.slot_size = 4096;
     options.slots = 2;
     options.lanes = 1;
-    OK(cudamem_engine_create_with(rig.context, &options, &engine));
+    OK(cudamem_engine_create(rig.context, &options, &engine));
     OK(cudamem_engine_get_profile(engine, &json));
     OK(cudamem_text_get(json, &characters, NULL));
     CHECK(strstr(characters, "\"routes\"") != NULL);
     options.profile = characters;
-    OK(cudamem_engine_create_with(rig.context, &options, &other));
+    OK(cudamem_engine_create(rig.context, &options, &other));
     OK(cudamem_engine_set_profile(engine, characters));
     OK(cudamem_engine_get_profile(other, &again));
     OK(cudamem_text_get(again, &same, NULL));
@@ -35,16 +35,16 @@ static void profiles(struct rig rig)
     FAILS(cudamem_engine_set_profile(engine, "{}"), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_engine_set_profile(engine, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.profile = "no json";
-    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.profile = NULL;
     options.cache = "/tmp";
-    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.cache = NULL;
     options.threads = 65;
-    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.threads = 0;
     options.flags = 8;
-    FAILS(cudamem_engine_create_with(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_text_destroy(json));
     OK(cudamem_text_destroy(again));
     OK(cudamem_engine_destroy(engine));
@@ -72,7 +72,7 @@ static void ways(struct rig rig, cudamem_engine engine)
             options.threads = threaded ? 2 : 0;
             options.staging_threads = way == CUDAMEM_WAY_MIXED ? 1 : 0;
             pattern(bytes, SIZE, (unsigned)(index * 10 + way));
-            cudamem_status status = cudamem_engine_write_buffer_with(engine, buffer, 0, bytes, SIZE, &options);
+            cudamem_status status = cudamem_engine_write_buffer(engine, buffer, 0, bytes, SIZE, &options);
             CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_INVALID_ARGUMENT);
             served += status == CUDAMEM_SUCCESS;
             if (status == CUDAMEM_SUCCESS) {
@@ -80,7 +80,7 @@ static void ways(struct rig rig, cudamem_engine engine)
                 options.way = way == CUDAMEM_WAY_MIXED ? CUDAMEM_WAY_DRIVER : way;
                 options.staging_threads = 0;
                 options.threads = way == CUDAMEM_WAY_MIXED ? 0 : options.threads;
-                OK(cudamem_engine_read_buffer_with(engine, buffer, 0, seen, SIZE, &options));
+                OK(cudamem_engine_read_buffer(engine, buffer, 0, seen, SIZE, &options));
                 CHECK(memcmp(bytes, seen, SIZE) == 0);
             }
         }
@@ -148,7 +148,7 @@ void case_copies(void)
     options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
     options.slot_size = 1 << 16;
     profiles(rig);
-    OK(cudamem_engine_create_with(rig.context, &options, &engine));
+    OK(cudamem_engine_create(rig.context, &options, &engine));
     ways(rig, engine);
 
     /* Mapped memory, as memory of its own. */
@@ -162,24 +162,24 @@ void case_copies(void)
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
     OK(cudamem_mapped_allocate(resource, 1000, &mapped));
     const cudamem_scatter writes[] = {{0, "abcd", 4}, {996, "wxyz", 4}};
-    OK(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 1000, &copy));
+    OK(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 1000, &copy));
     OK(cudamem_engine_scatter_to_mapped(engine, mapped, writes, 2));
     OK(cudamem_engine_write_mapped_complete(engine, mapped, 500, "mid", 3));
     OK(cudamem_mapped_device_read(mapped, 0, seen, 1000));
     CHECK(memcmp(seen, "abcd", 4) == 0 && memcmp(seen + 996, "wxyz", 4) == 0 && memcmp(seen + 500, "mid", 3) == 0);
-    OK(cudamem_engine_read_mapped_with(engine, mapped, 500, seen, 3, &copy));
+    OK(cudamem_engine_read_mapped(engine, mapped, 500, seen, 3, &copy));
     CHECK(memcmp(seen, "mid", 3) == 0);
     copy.threads = 256;
-    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     copy.way = CUDAMEM_WAY_DRIVER;
     copy.threads = 1;
-    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     copy.threads = 0;
     copy.host = 3;
-    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     copy.host = 0;
     copy.way = 6;
-    FAILS(cudamem_engine_write_mapped_with(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_mapped_destroy(mapped));
     OK(cudamem_resource_destroy(resource));
     OK(cudamem_engine_destroy(engine));

@@ -399,7 +399,7 @@ void case_engine(void)
     cudamem_buffer buffer;
     cudamem_mapped mapped;
     cudamem_engine engine;
-    OK(cudamem_engine_create(rig.context, &engine));
+    OK(cudamem_engine_create(rig.context, NULL, &engine));
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     OK(cudamem_buffer_allocate(device, SIZE, rig.stream, &buffer));
@@ -408,18 +408,18 @@ void case_engine(void)
     for (size_t index = 0; index < sizeof SIZES / sizeof SIZES[0]; index++) {
         size_t size = SIZES[index];
         pattern(bytes, size, (unsigned)index);
-        OK(cudamem_engine_write_buffer(engine, buffer, SIZE - size, bytes, size));
-        OK(cudamem_engine_read_buffer(engine, buffer, SIZE - size, seen, size));
+        OK(cudamem_engine_write_buffer(engine, buffer, SIZE - size, bytes, size, NULL));
+        OK(cudamem_engine_read_buffer(engine, buffer, SIZE - size, seen, size, NULL));
         CHECK(memcmp(bytes, seen, size) == 0);
         pattern(bytes, size, (unsigned)index + 100);
-        OK(cudamem_engine_write_mapped(engine, mapped, SIZE - size, bytes, size));
-        OK(cudamem_engine_read_mapped(engine, mapped, SIZE - size, seen, size));
+        OK(cudamem_engine_write_mapped(engine, mapped, SIZE - size, bytes, size, NULL));
+        OK(cudamem_engine_read_mapped(engine, mapped, SIZE - size, seen, size, NULL));
         CHECK(memcmp(bytes, seen, size) == 0);
     }
-    FAILS(cudamem_engine_write_buffer(engine, buffer, 1, bytes, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
-    FAILS(cudamem_engine_read_mapped(engine, mapped, SIZE, seen, 1), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_engine_write_buffer(engine, buffer, 1, bytes, SIZE, NULL), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_engine_read_mapped(engine, mapped, SIZE, seen, 1, NULL), CUDAMEM_ERROR_OUT_OF_RANGE);
     OK(cudamem_engine_destroy(engine));
-    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 1), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 1, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_mapped_destroy(mapped));
     OK(cudamem_buffer_destroy(buffer));
     OK(cudamem_resource_destroy(mapped_resource));

@@ -89,7 +89,7 @@ void case_arguments(void)
     OK(cudamem_mapped_allocate(mapped_resource, 8, &mapped));
 
     /* Places of results that are NULL: nothing is made. */
-    FAILS(cudamem_device_count(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_device_get_count(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_context_open_primary(0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_context_create(0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_stream_create(rig.context, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -103,7 +103,7 @@ void case_arguments(void)
     FAILS(cudamem_buffer_get_size(buffer, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_mapped_allocate(mapped_resource, 8, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_mapped_load_u32(mapped, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_engine_create(rig.context, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_engine_create(rig.context, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_describe(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     /* Bytes that are NULL. */

@@ -45,12 +45,12 @@ static void flags_of(cudamem_signals signals, struct rig rig, uint32_t bits, int
     bool idle = true;
     OK(cudamem_flag_create(signals, bits, CUDAMEM_PLACE_FOR_CPU, &done));
     OK(cudamem_flag_store(flag, 0));
-    cudamem_status status = cudamem_flag_wait_on_stream(flag, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 7);
+    cudamem_status status = cudamem_flag_wait_on(flag, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 7);
     if (status == CUDAMEM_ERROR_UNSUPPORTED) {
         printf("skipped: waits of streams: %s\n", cudamem_last_error_message());
     } else {
         CHECK(status == CUDAMEM_SUCCESS);
-        OK(cudamem_flag_store_on_stream(done, rig.stream, 3));
+        OK(cudamem_flag_store_on(done, rig.stream, 3));
         OK(cudamem_stream_is_done(rig.stream, &idle));
         OK(cudamem_flag_load(done, &value));
         CHECK(!idle && value == 0);
@@ -112,8 +112,8 @@ void case_flags(void)
         OK(cudamem_counter_get_device_pointer(ready, &address));
         CHECK(address != 0);
         for (uint64_t piece = 1; piece <= 3; piece++) {
-            OK(cudamem_counter_wait_on_stream(ready, rig.stream, piece));
-            OK(cudamem_counter_store_on_stream(finished, rig.stream, piece));
+            OK(cudamem_counter_wait_on(ready, rig.stream, piece));
+            OK(cudamem_counter_store_on(finished, rig.stream, piece));
         }
         FAILS(cudamem_counter_wait(finished, 1, &soon, NULL), CUDAMEM_ERROR_TIMED_OUT);
         OK(cudamem_counter_add(ready, 2, &count));
@@ -123,11 +123,11 @@ void case_flags(void)
         OK(cudamem_counter_add(ready, 1, NULL));
         OK(cudamem_counter_get_value(ready, &count));
         CHECK(count == 3);
-        OK(cudamem_counter_wait_on_stream(finished, rig.stream, 3));
+        OK(cudamem_counter_wait_on(finished, rig.stream, 3));
         OK(cudamem_stream_synchronize(rig.stream));
         FAILS(cudamem_counter_add(finished, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
         FAILS(cudamem_counter_wait(ready, 1, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_counter_store_on_stream(ready, rig.stream, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_counter_store_on(ready, rig.stream, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
         OK(cudamem_counter_record_use(ready, rig.stream));
         OK(cudamem_counter_destroy(ready));
         OK(cudamem_counter_destroy(finished));

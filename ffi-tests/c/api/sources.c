@@ -62,7 +62,7 @@ void case_virtual_memory(void)
     OK(cudamem_buffer_read(right, 5, seen, 4));
     CHECK(strcmp(seen, "abc") == 0);
     OK(cudamem_buffer_destroy(right));
-    on_device.location = CUDAMEM_PHYSICAL_ON_HOST;
+    on_device.location = CUDAMEM_LOCATION_HOST;
     on_device.node = 1;
     FAILS(cudamem_physical_create(rig.context, 1, &on_device, &chunk), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_physical_create(rig.context, 0, NULL, &chunk), CUDAMEM_ERROR_INVALID_ARGUMENT);

@@ -77,7 +77,7 @@ static void objects()
     event.record(stream);
     stream.wait(event);
     event.synchronize();
-    CHECK(event.has_passed());
+    CHECK(event.is_done());
 }
 
 static void library()

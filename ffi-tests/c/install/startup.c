@@ -32,7 +32,7 @@ int main(int count, char **arguments)
     uint32_t (*version_number)(void);
     cudamem_status (*device_count)(int32_t *devices);
     *(void **)&version_number = dlsym(library, "cudamem_version_number");
-    *(void **)&device_count = dlsym(library, "cudamem_device_count");
+    *(void **)&device_count = dlsym(library, "cudamem_device_get_count");
     int32_t devices = 0;
     const double found = now();
     const uint32_t version = version_number();

@@ -3,7 +3,8 @@
 use super::{Calls, ROOM};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use cudamem::engine_options::*;
+use cudamem::engine::*;
+use cudamem::engine_profile::*;
 use cudamem::engine_work::*;
 use cudamem::handles::*;
 
@@ -38,10 +39,10 @@ impl Calls<'_> {
                 3 => return self.tell(|out| cudamem_pending_read_is_done(pending, out)),
                 4 => return self.tell(|out| cudamem_engine_get_staging(engine, out)),
                 5 => cudamem_pending_read_wait(pending),
-                6 => cudamem_engine_write_buffer_with(engine, buffer, offset, room, size, &options),
-                7 => cudamem_engine_read_buffer_with(engine, buffer, offset, room, size, &options),
-                8 => cudamem_engine_write_mapped_with(engine, mapped, offset, room, size, &options),
-                9 => cudamem_engine_read_mapped_with(engine, mapped, offset, room, size, &options),
+                6 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &options),
+                7 => cudamem_engine_read_buffer(engine, buffer, offset, room, size, &options),
+                8 => cudamem_engine_write_mapped(engine, mapped, offset, room, size, &options),
+                9 => cudamem_engine_read_mapped(engine, mapped, offset, room, size, &options),
                 10 => cudamem_engine_write_buffer_on(engine, stream, buffer, offset, room, size),
                 11 => cudamem_engine_write_buffer_complete(engine, buffer, offset, room, size),
                 12 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
@@ -68,7 +69,7 @@ impl Calls<'_> {
             |id| cudamem_engine { id },
             |made| made.id,
             // SAFETY: the options are as large as they say.
-            |out| unsafe { cudamem_engine_create_with(context, &options, out) },
+            |out| unsafe { cudamem_engine_create(context, &options, out) },
         );
     }
 

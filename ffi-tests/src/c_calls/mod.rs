@@ -342,7 +342,12 @@ impl Calls<'_> {
                 // SAFETY: the options are as large as they say.
                 self.make(wrap, id, |place| unsafe { cudamem_pool_create(resource, &options, place) });
             }
-            10 => self.make(|id| cudamem_engine { id }, |made| made.id, |place| cudamem_engine_create(context, place)),
+            10 => self.make(
+                |id| cudamem_engine { id },
+                |made| made.id,
+                // SAFETY: there are no options.
+                |place| unsafe { cudamem_engine_create(context, ptr::null(), place) },
+            ),
             _ => {
                 let status = cudamem_pool_release_stream(resource, stream);
                 self.count(status);
@@ -400,8 +405,8 @@ impl Calls<'_> {
                 11 => cudamem_mapped_invalidate(mapped, offset, size),
                 12 => cudamem_mapped_store_u32(mapped, offset, word as u32),
                 13 => cudamem_mapped_store_u64(mapped, offset, word),
-                14 => cudamem_engine_write_buffer(engine, buffer, offset, room, size),
-                _ => cudamem_engine_read_mapped(engine, mapped, offset, room, size),
+                14 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, ptr::null()),
+                _ => cudamem_engine_read_mapped(engine, mapped, offset, room, size, ptr::null()),
             }
         };
         self.count(status);
@@ -420,7 +425,7 @@ impl Calls<'_> {
             5 => self.tell(|place| cudamem_mapped_load_u32(mapped, offset, place)),
             6 => self.tell(|place| cudamem_resource_get_access(resource, place)),
             7 => self.tell(|place| cudamem_stream_is_done(stream, place)),
-            8 => self.tell(|place| cudamem_event_has_passed(event, place)),
+            8 => self.tell(|place| cudamem_event_is_done(event, place)),
             9 => self.tell(|place| cudamem_context_get_raw(context, place)),
             10 => {
                 self.make(|id| cudamem_text { id }, |made| made.id, |place| cudamem_pool_get_snapshot(resource, place))

@@ -52,13 +52,13 @@ impl Calls<'_> {
             _ => {
                 let status = match self.byte() % 9 {
                     0 => cudamem_flag_store(flag, value),
-                    1 => cudamem_flag_store_on_stream(flag, stream, value),
+                    1 => cudamem_flag_store_on(flag, stream, value),
                     // No word has a bit of none.
-                    2 => cudamem_flag_wait_on_stream(flag, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
+                    2 => cudamem_flag_wait_on(flag, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
                     3 => cudamem_flag_record_use(flag, stream),
                     // A count is never below 0.
-                    4 => cudamem_counter_wait_on_stream(counter, stream, 0),
-                    5 => cudamem_counter_store_on_stream(counter, stream, small),
+                    4 => cudamem_counter_wait_on(counter, stream, 0),
+                    5 => cudamem_counter_store_on(counter, stream, small),
                     6 => cudamem_counter_record_use(counter, stream),
                     7 => cudamem_ring_close(ring),
                     _ => cudamem_ring_record_use(ring, stream),

@@ -195,7 +195,7 @@ impl Context {
             address_hint: 0,
             peers: ptr::null(),
             peer_count: 0,
-            location: CUDAMEM_PHYSICAL_ON_DEVICE,
+            location: CUDAMEM_LOCATION_DEVICE,
             node: 0,
             flags,
             reserved: 0,
@@ -204,13 +204,22 @@ impl Context {
         Resource::from_call(|place| unsafe { cudamem_resource_create_virtual(self.0, &options, place) })
     }
 }
-
+impl Context {
+    /// `cudamem_engine_create`, without options.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn engine(&self) -> Result<Engine> {
+        // SAFETY: there are no options.
+        Engine::from_call(|place| unsafe { cudamem_engine_create(self.0, ptr::null(), place) })
+    }
+}
 methods!(Context {
     device_memory() -> Resource = cudamem_resource_create_device;
     pinned_memory(flags: u32 = flags) -> Resource = cudamem_resource_create_pinned;
     managed_memory(flags: u32 = flags) -> Resource = cudamem_resource_create_managed;
     mapped_memory(coherence: i32 = coherence) -> Resource = cudamem_resource_create_mapped;
-    engine() -> Engine = cudamem_engine_create;
     event(flags: u32 = flags) -> Event = cudamem_event_create;
     import_pool(export: &Export = export.0) -> Resource = cudamem_resource_import;
     import_event(export: &Export = export.0) -> Event = cudamem_event_import;
@@ -418,7 +427,9 @@ impl Engine {
     /// The call failed.
     pub fn write_buffer(&self, buffer: &Buffer, offset: usize, source: &[u8]) -> Result {
         // SAFETY: the slice has as many bytes.
-        done(unsafe { cudamem_engine_write_buffer(self.0, buffer.0, offset, source.as_ptr().cast(), source.len()) })
+        done(unsafe {
+            cudamem_engine_write_buffer(self.0, buffer.0, offset, source.as_ptr().cast(), source.len(), ptr::null())
+        })
     }
 
     /// Reads a buffer.
@@ -429,6 +440,6 @@ impl Engine {
     pub fn read_buffer(&self, buffer: &Buffer, offset: usize, destination: &mut [u8]) -> Result {
         let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
         // SAFETY: the slice has as many bytes.
-        done(unsafe { cudamem_engine_read_buffer(self.0, buffer.0, offset, place, size) })
+        done(unsafe { cudamem_engine_read_buffer(self.0, buffer.0, offset, place, size, ptr::null()) })
     }
 }

@@ -5,10 +5,10 @@ use cuda_mem::copy::CopyEngine;
 use cuda_mem::mapped::{MappedMemory, MappedResource};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
     SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{Pool, PoolSettings};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, SharedBuffer, SharedMemory, Stream};
 
 macro_rules! mapped_bytes {
@@ -129,7 +129,7 @@ impl Interface for Native {
         Ok(crate::delay(stream)?)
     }
     fn sources(&self) -> Result<Vec<(&'static str, NativeResource)>> {
-        let (context, options) = (&self.0, PoolOptions::default());
+        let (context, options) = (&self.0, DriverPoolOptions::default());
         let managed = |memory: ManagedMemory| memory.share();
         let all: [(&'static str, core::result::Result<SharedResource, Error>); 8] = [
             ("device memory", Ok(DeviceMemory::new(context).share())),
@@ -148,7 +148,7 @@ impl Interface for Native {
         there.collect()
     }
     fn pool(source: &NativeResource, maximum: u64) -> Result<NativeResource> {
-        let mut settings = PoolSettings::default();
+        let mut settings = PoolOptions::default();
         if maximum != 0 {
             settings.maximum = maximum as usize;
         }

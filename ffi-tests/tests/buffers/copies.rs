@@ -2,7 +2,7 @@
 
 use super::outside;
 use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece, Rows};
-use cuda_mem::memory::{DevicePool, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Result, Stream};
 use ffi_tests::{Bench, pattern};
 
@@ -51,7 +51,7 @@ fn between_devices_no_peer_access_is_needed() -> Result<()> {
     }
     let there = context.driver().device(1)?.primary_context()?;
     let other = Stream::new(&there)?;
-    let far_pool = DevicePool::new(&there, &PoolOptions::default())?;
+    let far_pool = DevicePool::new(&there, &DriverPoolOptions::default())?;
     let bytes = pattern(100_000, 9);
     let here = Buffer::from_slice(&pool, &bytes, &stream)?;
     let mut far = Buffer::<u8, _>::zeroed(&far_pool, 100_000, &other)?;

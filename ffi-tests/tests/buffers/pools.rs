@@ -1,13 +1,13 @@
 //! The driver's pools, as buffers use them.
 
-use cuda_mem::memory::{DevicePool, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Result};
 use ffi_tests::Bench;
 
 #[test]
 fn pools_say_what_they_hold_and_do_what_they_are_told() -> Result<()> {
     let Bench { context, stream, .. } = Bench::new()?;
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.max_size = Some(256 << 20);
     options.reuse_allow_opportunistic = false;
     let pool = DevicePool::new(&context, &options)?;

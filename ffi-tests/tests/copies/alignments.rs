@@ -2,7 +2,7 @@
 //! around.
 
 use crate::{engine, is_slow};
-use cuda_mem::copy::{CopyEngine, CopyOptions, HostMemory, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
 use cuda_mem::{MappedMemory, MappedResource, Stream};
 use ffi_tests::kernel::Kernels;
 use ffi_tests::suite::Outcome;
@@ -47,7 +47,7 @@ impl Bench<'_> {
     /// Writes by the CPU, lets a kernel double all bytes, looks at what the device sees, and reads by the CPU.
     fn check(&mut self, sizes: &[usize], device: usize, host: usize) -> Outcome {
         let mut options = CopyOptions::default();
-        (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostMemory::Pageable));
+        (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostSide::Pageable));
         let layout = Layout::new(sizes, device);
         self.memory.device_fill(..layout.room, EMPTY, &self.stream)?;
         let expected = &mut self.expected[..layout.room];

@@ -1,7 +1,7 @@
 //! Copies whose host's side ends where nothing may be touched.
 
 use crate::{engine, is_slow};
-use cuda_mem::copy::{CopyOptions, HostMemory, Way};
+use cuda_mem::copy::{CopyOptions, HostSide, Way};
 use cuda_mem::{MappedResource, Result};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern};
@@ -52,7 +52,7 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
         let mut fenced = Fenced::new()?;
         fenced.bytes().copy_from_slice(&pattern(INNER, 3));
         let mut options = CopyOptions::default();
-        options.host = Some(HostMemory::Pageable);
+        options.host = Some(HostSide::Pageable);
         for way in [Way::Cpu { threads: 1 }, Way::Cpu { threads: 2 }, Way::Staged { threads: 2 }] {
             options.way = Some(way);
             // Every size by the CPU alone, some by the others, which take longer.

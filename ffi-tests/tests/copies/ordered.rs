@@ -1,9 +1,9 @@
 //! Copies in order of a stream.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingSettings};
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::Coherence;
-use cuda_mem::memory::DeviceMemory as PlainMemory;
+use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, CaptureMode, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay, pattern, same};
@@ -15,7 +15,7 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
         let mut mapped = resource.allocate(4096)?;
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(&setup.context), 4096, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4096, &stream)?;
         // The first brings the staging, which takes its time.
         engine.write_on(&stream, &mut buffer, 0, &[0; 64])?;
         stream.synchronize()?;
@@ -72,7 +72,7 @@ fn an_idle_stream_has_no_work_to_come_after() -> Outcome {
 #[test]
 fn copies_larger_than_the_staging_come_whole_and_in_order() -> Outcome {
     alone(|setup| {
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (1000, 3, 2);
         let engine = CopyEngine::builder(&setup.context)
             .profile_cache(ProfileCache::Off)
@@ -80,7 +80,7 @@ fn copies_larger_than_the_staging_come_whole_and_in_order() -> Outcome {
             .staging(staging)
             .build()?;
         let (home, stream) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(&setup.context), 100_000, &home)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100_000, &home)?;
         for round in 0..20u8 {
             delay_briefly(&home)?;
             buffer.fill(.., round)?; // on its home stream, which the other has to wait for
@@ -103,7 +103,7 @@ fn delay_briefly(stream: &Stream) -> cuda_mem::Result<()> {
 #[test]
 fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
     alone(|setup| {
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (4096, 2);
         let engine = CopyEngine::builder(&setup.context)
             .profile_cache(ProfileCache::Off)
@@ -111,7 +111,7 @@ fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
             .staging(staging)
             .build()?;
         let stream = Stream::new(&setup.context)?;
-        let mut buffer = Buffer::<u8, _>::from_slice(&PlainMemory::new(&setup.context), &pattern(10_000, 1), &stream)?;
+        let mut buffer = Buffer::<u8, _>::from_slice(&DeviceMemory::new(&setup.context), &pattern(10_000, 1), &stream)?;
         let mut rooms = vec![vec![0u8; 5000]; 9];
         let mut reads = Vec::new();
         for room in &mut rooms {
@@ -138,7 +138,7 @@ fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
 fn a_stream_that_captures_is_refused_and_its_capture_goes_on() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(&setup.context), 100, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100, &stream)?;
         let mut mapped = MappedResource::new(&setup.context)?.allocate(100)?;
         let graph = stream.capture(CaptureMode::ThreadLocal, |stream| {
             for refused in [

@@ -1,10 +1,10 @@
 //! When a machine is measured, and where its profile is kept.
 
 use cuda_mem::copy::{
-    CopyEngine, DeviceMemory, Direction, HostMemory, MachineProfile, ProfileCache, Route, RouteProfile, Sample, Way,
+    CopyEngine, DeviceSide, Direction, HostSide, MachineProfile, ProfileCache, Route, RouteProfile, Sample, Way,
     WayProfile,
 };
-use cuda_mem::memory::DeviceMemory as PlainMemory;
+use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Stream};
 use ffi_tests::alone;
 use ffi_tests::suite::Outcome;
@@ -36,7 +36,7 @@ fn the_first_large_copy_measures_and_the_next_engine_reads_what_was_found() -> O
     alone(|setup| {
         let (context, directory) = (&setup.context, Directory::new("first-large"));
         let stream = Stream::new(context)?;
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(context), 2 << 20, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
         let make = || CopyEngine::builder(context).profile_cache(ProfileCache::Directory(directory.0.clone())).build();
         let engine = make()?;
         engine.write(&mut buffer, 0, &[1; 1000])?;
@@ -52,7 +52,7 @@ fn the_first_large_copy_measures_and_the_next_engine_reads_what_was_found() -> O
         // Mapped memory was not used, so it was not measured: the file holds less than the profile.
         let kept: MachineProfile = serde_json::from_slice(&fs::read(file)?)?;
         assert_eq!(kept.routes.len(), 4);
-        assert!(kept.routes.iter().all(|known| known.route.device == DeviceMemory::Plain));
+        assert!(kept.routes.iter().all(|known| known.route.device == DeviceSide::Plain));
         assert!(make()?.profile() == profile, "what is kept is what was found");
         // A file that is damaged is no obstacle, and gives way to a new one.
         fs::write(file, "{ \"format\": 1, ")?;
@@ -84,7 +84,7 @@ fn a_directory_that_cannot_be_written_is_told_and_no_obstacle() -> Outcome {
 #[test]
 fn a_profile_that_is_given_is_what_counts() -> Outcome {
     alone(|setup| {
-        let route = Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Plain };
+        let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Plain };
         let samples = |nanoseconds| vec![Sample { bytes: 100, nanoseconds }];
         let mut profile = MachineProfile::empty();
         profile.set_route(RouteProfile {
@@ -100,7 +100,7 @@ fn a_profile_that_is_given_is_what_counts() -> Outcome {
         assert_eq!(engine.way(route, 1 << 20), Way::Staged { threads: 1 });
         assert_eq!(engine.profile(), profile);
         let stream = Stream::new(&setup.context)?;
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(&setup.context), 4 << 20, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4 << 20, &stream)?;
         engine.write(&mut buffer, 0, &vec![1; 4 << 20])?;
         assert_eq!(engine.profile(), profile, "nothing was measured");
         profile.routes[0].ways.truncate(1);
@@ -119,12 +119,12 @@ fn registering_pays_when_memory_is_copied_often() -> Outcome {
     alone(|setup| {
         let engine = CopyEngine::builder(&setup.context).profile_cache(ProfileCache::Off).build()?;
         assert_eq!(engine.pays_to_register(Direction::ToDevice, 1 << 24, 10), None, "not measured yet");
-        let route = |host| Route { direction: Direction::ToDevice, host, device: DeviceMemory::Plain };
+        let route = |host| Route { direction: Direction::ToDevice, host, device: DeviceSide::Plain };
         let way = |way, nanoseconds| WayProfile { way, samples: vec![Sample { bytes: 1 << 20, nanoseconds }] };
         let mut profile = MachineProfile::empty();
         let pageable = vec![way(Way::Driver, 100.0), way(Way::Registered, 500.0)];
-        profile.set_route(RouteProfile { route: route(HostMemory::Pageable), ways: pageable });
-        profile.set_route(RouteProfile { route: route(HostMemory::Pinned), ways: vec![way(Way::Driver, 20.0)] });
+        profile.set_route(RouteProfile { route: route(HostSide::Pageable), ways: pageable });
+        profile.set_route(RouteProfile { route: route(HostSide::Pinned), ways: vec![way(Way::Driver, 20.0)] });
         engine.set_profile(profile)?;
         // 500 and then 20 each, against 100 each.
         let pays = |copies| engine.pays_to_register(Direction::ToDevice, 1 << 20, copies);

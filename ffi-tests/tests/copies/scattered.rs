@@ -1,9 +1,9 @@
 //! Many small writes in one call.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, CopyMemory, Measuring, ProfileCache, StagingSettings};
+use cuda_mem::copy::{CopyEngine, CopyMemory, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::CoherenceWish;
-use cuda_mem::memory::{DeviceMemory as PlainMemory, PinnedMemory};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, same};
@@ -46,16 +46,16 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
     alone(|setup| {
         let context = &setup.context;
         let stream = Stream::new(context)?;
-        let mut small = StagingSettings::default();
+        let mut small = StagingOptions::default();
         small.slot_size = 1000;
         let builder = || CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest);
         for engine in [engine(context)?, builder().staging(small).build()?] {
             check(&engine, &mut MappedResource::new(context)?.allocate(SIZE)?, "mapped")?;
-            check(&engine, &mut Buffer::<u8, _>::zeroed(&PlainMemory::new(context), SIZE, &stream)?, "plain")?;
+            check(&engine, &mut Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), SIZE, &stream)?, "plain")?;
             let legacy = Stream::legacy_default(context);
             check(
                 &engine,
-                &mut Buffer::<u8, _>::zeroed(&PlainMemory::new(context), SIZE, &legacy)?,
+                &mut Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), SIZE, &legacy)?,
                 "on the default stream",
             )?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), SIZE, &stream)?, "pinned")?;
@@ -75,7 +75,7 @@ fn writes_that_lie_apart_are_few_calls_of_the_driver() -> Outcome {
             return Ok(());
         }
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(&setup.context), SIZE, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
         let source = pattern(100, 1);
         let apart = || (0..900usize).map(|n| (n * 100, &source[..50]));
         engine.write_scattered(&mut buffer, apart())?;

@@ -1,8 +1,8 @@
 //! Many threads at once on one engine.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingSettings, ThreadPool};
-use cuda_mem::memory::DeviceMemory as PlainMemory;
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
+use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, MappedResource, Result, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern};
@@ -14,7 +14,7 @@ const SIZES: [usize; 7] = [3, 4096, 70_000, 1 << 20, 9, 300_001, 2 << 20];
 fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
     alone(|setup| {
         let context = &setup.context;
-        let mut staging = StagingSettings::default();
+        let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (64 << 10, 3); // fewer lanes than threads
         let shared = CopyEngine::builder(context)
             .profile_cache(ProfileCache::Off)
@@ -26,7 +26,7 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
             let work = |number: usize| -> Result<()> {
                 let stream = Stream::new(context)?;
                 let mut mapped = MappedResource::new(context)?.allocate(2 << 20)?;
-                let mut plain = Buffer::<u8, _>::zeroed(&PlainMemory::new(context), 2 << 20, &stream)?;
+                let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
                 for round in 0..14 {
                     let size = SIZES[(round + number) % SIZES.len()];
                     let expected = pattern(size, (number * 16 + round) as u8);

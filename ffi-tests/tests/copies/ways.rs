@@ -1,11 +1,9 @@
 //! Every way on every memory that it serves, what is refused, and what "done" means.
 
 use crate::engine;
-use cuda_mem::copy::{
-    CopyEngine, CopyMemory, CopyOptions, DeviceMemory, Direction, HostMemory, Route, ThreadPool, Way,
-};
+use cuda_mem::copy::{CopyEngine, CopyMemory, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
 use cuda_mem::mapped::CoherenceWish;
-use cuda_mem::memory::{DeviceMemory as PlainMemory, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
+use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, Result, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -25,10 +23,10 @@ fn helped(setup: &Setup) -> Result<CopyEngine> {
 }
 
 /// Writes and reads every size in every way, at offsets that align nothing.
-fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: DeviceMemory, host: &mut [u8]) -> Outcome {
+fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: DeviceSide, host: &mut [u8]) -> Outcome {
     for size in SIZES {
         for (direction, offset) in [(Direction::ToDevice, 3), (Direction::FromDevice, 4096 - 1)] {
-            for kind in [HostMemory::Pageable, HostMemory::Pinned] {
+            for kind in [HostSide::Pageable, HostSide::Pinned] {
                 for way in Way::all(Route { direction, host: kind, device }, 6) {
                     let mut options = CopyOptions::default();
                     (options.way, options.host) = (Some(way), Some(kind));
@@ -68,10 +66,10 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
         let (engine, stream) = (helped(setup)?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
         let mut memory = resource.allocate(ROOM)?;
-        all_ways(&engine, &mut memory, DeviceMemory::Mapped, &mut vec![0; ROOM])?;
-        all_ways(&engine, &mut memory.into_shared(), DeviceMemory::Mapped, &mut vec![0; ROOM])?;
+        all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
+        all_ways(&engine, &mut memory.into_shared(), DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
-        all_ways(&engine, &mut buffer, DeviceMemory::Mapped, &mut vec![0; ROOM])
+        all_ways(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
     })
 }
 
@@ -81,9 +79,9 @@ fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outc
         let (engine, stream) = (helped(setup)?, Stream::new(&setup.context)?);
         let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let mut memory = resource.allocate(ROOM)?;
-        all_ways(&engine, &mut memory, DeviceMemory::Mapped, &mut vec![0; ROOM])?;
+        all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
-        all_ways(&engine, &mut buffer, DeviceMemory::Mapped, &mut vec![0; ROOM])
+        all_ways(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
     })
 }
 
@@ -114,8 +112,8 @@ fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> 
     alone(|setup| {
         let (context, engine) = (&setup.context, helped(setup)?);
         let stream = Stream::new(context)?;
-        let mut plain = Buffer::<u8, _>::zeroed(&PlainMemory::new(context), ROOM, &stream)?;
-        all_ways(&engine, &mut plain, DeviceMemory::Plain, &mut vec![0; ROOM])?;
+        let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), ROOM, &stream)?;
+        all_ways(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;
         // Page-locked memory on the host's side too.
         let mut pinned = HostBuffer::<u8>::zeroed(&PinnedMemory::new(context), ROOM)?;
         let mut options = CopyOptions::default();
@@ -139,7 +137,7 @@ fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> 
             println!("skipped: managed memory: this device has none");
         }
         options.way = Some(Way::Staged { threads: 1 });
-        let elements = Buffer::<u32, _>::from_slice(&PlainMemory::new(context), &[1, 2, 3, 4], &stream)?;
+        let elements = Buffer::<u32, _>::from_slice(&DeviceMemory::new(context), &[1, 2, 3, 4], &stream)?;
         let mut seen = [0u32; 2];
         engine.read_with(&elements, 2, &mut seen, &options)?;
         assert_eq!(seen, [3, 4]);
@@ -154,7 +152,7 @@ fn memory_that_is_registered_is_found_to_be_so() -> Outcome {
         let stream = Stream::new(context)?;
         let registered = RegisteredMemory::new(context, pattern(1 << 20, 2), RegisterOptions::default())?;
         let mut source = registered.buffer(&stream)?;
-        let mut buffer = Buffer::<u8, _>::zeroed(&PlainMemory::new(context), 1 << 20, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 1 << 20, &stream)?;
         engine.write(&mut buffer, 0, &source.read(..)?)?;
         same("from registered memory", &buffer.to_vec()?, &pattern(1 << 20, 2))?;
         source.close()?;
@@ -171,7 +169,7 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         let (context, engine) = (&setup.context, engine(&setup.context)?);
         let stream = Stream::new(context)?;
         let mut mapped = MappedResource::new(context)?.allocate(100)?;
-        let mut plain = Buffer::<u32, _>::zeroed(&PlainMemory::new(context), 10, &stream)?;
+        let mut plain = Buffer::<u32, _>::zeroed(&DeviceMemory::new(context), 10, &stream)?;
         let text = |error: Error| error.to_string();
         assert_eq!(
             text(engine.write(&mut mapped, 97, &[1u32]).unwrap_err()),
@@ -208,7 +206,7 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         if setup.driver.device_count()? > 1 {
             let other = setup.driver.device(1)?.primary_context()?;
             let there = Stream::new(&other)?;
-            let mut far = Buffer::<u32, _>::zeroed(&PlainMemory::new(&other), 10, &there)?;
+            let mut far = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&other), 10, &there)?;
             let refused = text(engine.write(&mut far, 0, &[1]).unwrap_err());
             assert!(
                 refused.contains("the memory is of device 1, but a copy engine serves memory of its own"),

@@ -9,10 +9,10 @@ use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
-    PoolOptions, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DevicePool, DriverPoolOptions, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory,
+    PinnedPool, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView};
+use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
@@ -66,7 +66,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
 pub fn buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.accessible_from = vec![driver.device(1)?];
     let pool = DevicePool::new(&context, &options)?;
     let memory = DeviceMemory::new(&context);
@@ -117,7 +117,7 @@ fn view<'a>(buffer: &'a mut Buffer<u8>, layout: &StridedLayout) -> Result<Stride
 pub fn strided_copies(driver: &Driver) -> Outcome {
     let (context, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
     let (stream, other, far_stream) = (Stream::new(&context)?, Stream::new(&context)?, Stream::new(&far)?);
-    let device = DevicePool::new(&context, &PoolOptions::default())?.share();
+    let device = DevicePool::new(&context, &DriverPoolOptions::default())?.share();
     let (pinned, there) = (PinnedMemory::new(&context).share(), DeviceMemory::new(&far).share());
     let matrix = StridedLayout::dense(&[6, 10], 1, Order::C)?;
     let turned = StridedLayout::dense(&[10, 6], 1, Order::C)?.permuted(&[1, 0])?;
@@ -125,7 +125,7 @@ pub fn strided_copies(driver: &Driver) -> Outcome {
     let (bytes, mut seen) = (pattern(120, 1), vec![0u8; 120]);
     let host = |layout: &StridedLayout| StridedView::of_slice(&bytes[..layout.required_size()?], layout.clone());
     let make = |resource: &SharedResource, home: &Stream| Buffer::from_slice(resource, &[0u8; 120], home);
-    let mut options = CopyOptions::default();
+    let mut options = ViewCopyOptions::default();
     for temporary in [None, Some(&pinned), Some(&device)] {
         options.temporary = temporary;
         let (mut near, mut locked) = (make(&device, &stream)?, make(&pinned, &other)?);
@@ -161,7 +161,7 @@ pub fn streams(driver: &Driver) -> Outcome {
     second.join(&first)?;
     second.id()?;
     second.synchronize()?;
-    if receiver.recv()? != 1 || !second.is_done()? || !end.has_passed()? {
+    if receiver.recv()? != 1 || !second.is_done()? || !end.is_done()? {
         return Err("the order".into());
     }
     end.synchronize()?;
@@ -246,7 +246,7 @@ pub fn mapped_buffers(driver: &Driver) -> Outcome {
 pub fn sharing(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = DevicePool::new(&context, &options)?;
     let memory = Buffer::from_slice(&pool, &pattern(1000, 1), &stream)?.into_shared();
@@ -283,7 +283,7 @@ pub fn sharing(driver: &Driver) -> Outcome {
     let plain = DeviceMemory::new(&context);
     let memory = Buffer::from_slice(&plain, &pattern(100, 2), &stream)?.into_shared();
     same("plain memory", &plain.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(100, 2))?;
-    let event = Event::exportable(&context)?;
+    let event = Event::shareable(&context)?;
     event.record(&stream)?;
     event.export()?;
     Ok(())

@@ -1,10 +1,10 @@
 //! What is done with pools, guards and signals.
 
 use super::Outcome;
-use cuda_mem::adaptor::{GuardSettings, Guarded};
+use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::memory::kind::Kind;
-use cuda_mem::memory::{DeviceMemory, DevicePool, PinnedMemory, PoolOptions};
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings, RingPool, RingSettings};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::{pattern, same};
@@ -14,14 +14,14 @@ use ffi_tests::{pattern, same};
 pub fn pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     settings.initial = 1 << 16;
     settings.smallest_growth = 1 << 16;
     settings.maximum = 1 << 18;
     settings.front_capacity = 1 << 12;
     pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
     pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
-    let upstream = DevicePool::new(&context, &PoolOptions::default())?;
+    let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
     pool_work(&Pool::with_fallback(&upstream, &DeviceMemory::new(&context), &settings)?, &one, &two)
 }
 
@@ -70,7 +70,7 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
 pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut settings = FixedSizeSettings::default();
+    let mut settings = FixedSizeOptions::default();
     settings.blocks_per_slab = 2;
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
     let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
@@ -97,7 +97,7 @@ pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     pool.reserve(5)?;
     pool.release_unused()?;
 
-    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
     for home in [&stream, &other, &stream] {
         target.set_stream(home)?;
@@ -112,9 +112,9 @@ pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
 pub fn rings_under_way(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingSettings::default())?;
+    let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
-    let mut settings = FixedSizeSettings::default();
+    let mut settings = FixedSizeOptions::default();
     (settings.blocks_per_slab, settings.maximum) = (1, 320);
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
     for home in [&stream, &other] {
@@ -132,7 +132,7 @@ pub fn guarded_memory(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
     for quarantine in [0, 2000] {
-        let mut settings = GuardSettings::default();
+        let mut settings = GuardOptions::default();
         settings.quarantine = quarantine;
         let device = Guarded::new(&DeviceMemory::new(&context), &settings)?;
         let host = Guarded::new(&PinnedMemory::new(&context), &settings)?;

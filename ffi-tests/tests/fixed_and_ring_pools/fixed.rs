@@ -2,7 +2,7 @@
 
 use super::{Any, fixed, over_every_source};
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Reuse};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -81,7 +81,7 @@ fn blocks_of_one_size_never_share_an_atom_and_are_written_apart() -> Outcome {
 fn a_pair_of_one_size_makes_no_call_of_the_driver() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 256, &FixedSizeSettings::default())?;
+        let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 256, &FixedSizeOptions::default())?;
         drop(Buffer::<u8, _>::uninit(&pool, 256, &stream)?);
         if setup.is_software() {
             softgpu::count_calls(true);

@@ -5,22 +5,22 @@ mod fixed;
 mod ring;
 
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PoolOptions, ResourceHandle, VirtualMemory, VirtualOptions,
-    kind,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, VirtualMemory,
+    VirtualOptions, kind,
 };
-use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, RingPool, RingSettings, WhenFull};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool, WhenFull};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay};
 
-fn fixed(change: impl FnOnce(&mut FixedSizeSettings)) -> FixedSizeSettings {
-    let mut settings = FixedSizeSettings::default();
+fn fixed(change: impl FnOnce(&mut FixedSizeOptions)) -> FixedSizeOptions {
+    let mut settings = FixedSizeOptions::default();
     change(&mut settings);
     settings
 }
 
-fn refusing() -> RingSettings {
-    let mut settings = RingSettings::default();
+fn refusing() -> RingOptions {
+    let mut settings = RingOptions::default();
     settings.when_full = WhenFull::Refuse;
     settings
 }
@@ -33,7 +33,7 @@ fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &cuda_mem::memory::Sha
         ("pinned memory", Ok(PinnedMemory::new(context).share())),
         ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
         ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-        ("a pool of the driver", DevicePool::new(context, &PoolOptions::default()).map(|pool| pool.share())),
+        ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
     ];
     let options = VirtualOptions::default();
     sources.push(("virtual memory", VirtualMemory::new(context, &options).map(|memory| memory.share())));
@@ -60,7 +60,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
             other => panic!("{other:?}"),
         };
         let make =
-            |size, change: fn(&mut FixedSizeSettings)| FixedSizePool::new(&device, size, &fixed(change)).map(drop);
+            |size, change: fn(&mut FixedSizeOptions)| FixedSizePool::new(&device, size, &fixed(change)).map(drop);
         assert_eq!(argument(make(0, |_| {})), "block_size");
         assert_eq!(argument(make(usize::MAX, |_| {})), "block_size");
         assert_eq!(argument(make(16, |settings| settings.blocks_per_slab = 0)), "blocks_per_slab");
@@ -68,10 +68,10 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
         assert_eq!(argument(make(16, |settings| settings.maximum = 1000)), "maximum");
         assert_eq!(argument(make(usize::MAX / 2, |_| {})), "maximum");
         for capacity in [0, usize::MAX, isize::MAX as usize + 1] {
-            assert_eq!(argument(RingPool::new(&device, capacity, &RingSettings::default()).map(drop)), "capacity");
+            assert_eq!(argument(RingPool::new(&device, capacity, &RingOptions::default()).map(drop)), "capacity");
         }
-        let pool = FixedSizePool::new(&device, 1000, &FixedSizeSettings::default())?;
-        let ring = RingPool::new(&device, 4096, &RingSettings::default())?;
+        let pool = FixedSizePool::new(&device, 1000, &FixedSizeOptions::default())?;
+        let ring = RingPool::new(&device, 4096, &RingOptions::default())?;
         assert_eq!((pool.block_size(), pool.alignment(), ring.capacity()), (1008, 16, 4096));
         let error = pool.share().allocate(1009, 1, &stream).expect_err("blocks are smaller");
         assert!(
@@ -112,8 +112,8 @@ fn what_ends_first_makes_no_difference() -> Outcome {
     alone(|setup| {
         for order in 0..3 {
             let stream = Stream::new(&setup.context)?;
-            let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 64, &FixedSizeSettings::default())?;
-            let ring = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingSettings::default())?;
+            let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 64, &FixedSizeOptions::default())?;
+            let ring = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingOptions::default())?;
             let (one, two) = (Buffer::filled(&pool, 64, 1u8, &stream)?, Buffer::filled(&ring, 100, 1u8, &stream)?);
             delay(&stream)?;
             match order {
@@ -135,8 +135,8 @@ fn a_context_that_others_end_ends_the_pools_quietly() -> Outcome {
         }
         let context = setup.context.device().create_context()?;
         let stream = Stream::new(&context)?;
-        let pool = FixedSizePool::new(&DeviceMemory::new(&context), 64, &FixedSizeSettings::default())?;
-        let ring = RingPool::new(&PinnedMemory::new(&context), 4096, &RingSettings::default())?;
+        let pool = FixedSizePool::new(&DeviceMemory::new(&context), 64, &FixedSizeOptions::default())?;
+        let ring = RingPool::new(&PinnedMemory::new(&context), 4096, &RingOptions::default())?;
         let (one, two) = (Buffer::filled(&pool, 64, 1u8, &stream)?, Buffer::filled(&ring, 4096, 1u8, &stream)?);
         // SAFETY: the handle is a live context's.
         let code = unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?;

@@ -3,14 +3,14 @@
 use super::{over_every_source, refusing};
 use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
-use cuda_mem::pool::{RingPool, RingSettings};
+use cuda_mem::pool::{RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, HostBuffer, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
 fn ring_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcome {
     let streams = [Stream::new(&setup.context)?, Stream::new(&setup.context)?];
-    let ring = RingPool::new(source, 10_000, &RingSettings::default())?;
+    let ring = RingPool::new(source, 10_000, &RingOptions::default())?;
     let device = DeviceMemory::new(&setup.context);
     let mut results = Vec::new();
     for number in 0..60u8 {
@@ -48,7 +48,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
     alone(|setup| {
         let streams = [Stream::new(&setup.context)?, Stream::new(&setup.context)?];
         let device = DeviceMemory::new(&setup.context);
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingOptions::default())?;
         let mut slice = vec![0u32; 5000];
         let mut buffers = Vec::new();
         for number in 0..30u32 {
@@ -73,7 +73,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
             assert!(seen[100..5100].iter().all(|value| *value == number + 1), "upload {number}");
         }
         if MappedResource::new(&setup.context).is_ok() {
-            let staging = RingPool::new(&MappedResource::new(&setup.context)?, 4096, &RingSettings::default())?;
+            let staging = RingPool::new(&MappedResource::new(&setup.context)?, 4096, &RingOptions::default())?;
             staging.upload(&mut buffers[1], 0, &long)?;
             assert_eq!(buffers[1].to_vec()?, long);
         }
@@ -85,7 +85,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
 fn the_memory_of_a_ring_is_idle_when_it_is_handed_out() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 4096, &RingOptions::default())?;
         let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 8192, &stream)?;
         for round in 0..10u8 {
             delay(&stream)?;
@@ -132,7 +132,7 @@ fn a_full_ring_refuses_or_waits_and_names_the_oldest_block() -> Outcome {
         stream.synchronize()?;
         drop(Buffer::<u8, _>::uninit(&ring, 1024, &stream)?);
 
-        let ring = RingPool::new(&pinned, 1024, &RingSettings::default())?;
+        let ring = RingPool::new(&pinned, 1024, &RingOptions::default())?;
         delay(&stream)?;
         let whole = Buffer::<u8, _>::uninit(&ring, 1024, &stream)?;
         let error = Buffer::<u8, _>::uninit(&ring, 1, &stream).expect_err("what is in use is not waited for");
@@ -158,7 +158,7 @@ fn the_events_of_a_ring_are_used_again() -> Outcome {
             return Ok(());
         }
         let stream = Stream::new(&setup.context)?;
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 8192, &RingOptions::default())?;
         let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 1024, &stream)?;
         let mut rounds = |count: usize| (0..count).try_for_each(|_| staging.upload(&mut target, 0, &[7; 256]));
         rounds(200)?;
@@ -178,7 +178,7 @@ fn the_events_of_a_ring_are_used_again() -> Outcome {
 #[test]
 fn many_threads_upload_through_one_ring() -> Outcome {
     alone(|setup| {
-        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingSettings::default())?;
+        let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 10, &RingOptions::default())?;
         let device = DeviceMemory::new(&setup.context);
         let one = |thread: u8| -> Outcome {
             let stream = Stream::new(&setup.context)?;

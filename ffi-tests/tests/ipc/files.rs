@@ -81,7 +81,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
     })?;
     flat("plain memory and events", || {
         drop(memory.import_buffer::<u8>(&plain.export()?, &stream)?);
-        Event::exportable(&context)?.export()?;
+        Event::shareable(&context)?.export()?;
         Ok(())
     })?;
     let mut options = VirtualOptions::default();

@@ -75,7 +75,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
         }
     }
     // This process has exported nothing: what claims to be its own is no more.
-    let mine = Event::exportable(&importer.setup.context)?.export()?.to_bytes();
+    let mine = Event::shareable(&importer.setup.context)?.export()?.to_bytes();
     let mine = forged(&good, at::PROCESS, &mine[at::PROCESS..at::NONCE + 8]);
     assert!(matches!(refused(mine), Wrong::Freed { .. }));
     same("the good one", &importer.import(&good, &stream)?.to_vec()?, &pattern(5000, 8))?;
@@ -192,7 +192,7 @@ fn forged_handles_of_plain_memory_and_events_are_refused() -> Outcome {
     let source = Source::Plain(cuda_mem::memory::DeviceMemory::new(&setup.context));
     let invented = |descriptor: Descriptor| forged(&flipped(&descriptor, at::NONCE)?, at::PAYLOAD, &[0; 64]);
     let memory = invented(source.shared(&[1; 100], &stream)?.export()?)?;
-    let event = invented(Event::exportable(&setup.context)?.export()?)?;
+    let event = invented(Event::shareable(&setup.context)?.export()?)?;
     let Source::Plain(plain) = source else { return Err("no plain memory".into()) };
     let refused = plain.import_buffer::<u8>(&memory, &stream).err().ok_or("it was imported")?;
     assert!(refused.driver_code().is_some(), "{refused}");

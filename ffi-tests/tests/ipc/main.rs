@@ -12,7 +12,7 @@ mod virtual_memory;
 
 use cuda_mem::ipc::{Channel, Export, Exported};
 use cuda_mem::memory::kind::Device;
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, SharedBuffer, Stream, Support};
 use ffi_tests::descriptors::{at, checked, flipped, forged};
 use ffi_tests::{Setup, pattern, same};
@@ -106,7 +106,7 @@ fn setup(feature: Feature) -> Result<Option<Setup>, Box<dyn StdError>> {
 }
 
 fn shareable(setup: &Setup) -> Result<DevicePool, Error> {
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     DevicePool::new(&setup.context, &options)
 }
@@ -409,7 +409,7 @@ fn an_event_orders_the_work_of_two_processes() -> Outcome {
     let stream = Stream::new(&setup.context)?;
     let mut memory = Buffer::filled(&DeviceMemory::new(&setup.context), 1000, 1u8, &stream)?.into_shared();
     let descriptor = memory.export()?;
-    let event = Event::exportable(&setup.context)?;
+    let event = Event::shareable(&setup.context)?;
     let mut other = Other::start("event")?;
 
     let (open, gate) = std::sync::mpsc::channel::<()>();
@@ -426,7 +426,7 @@ fn an_event_orders_the_work_of_two_processes() -> Outcome {
 
     let plain = Event::new(&setup.context)?;
     assert!(plain.export().is_err(), "an event that was not made for it");
-    assert!(event.elapsed(&event).is_err(), "an exportable event has no time stamps");
+    assert!(event.elapsed(&event).is_err(), "a shareable event has no time stamps");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Outcome, PATIENCE, Source, setup, shareable, sources};
 use cuda_mem::ipc::{Channel, DescriptorError, Export};
-use cuda_mem::memory::{DeviceMemory, DevicePool, PoolOptions};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, Stream};
 use ffi_tests::pattern;
 
@@ -78,12 +78,12 @@ fn a_pool_is_found_while_it_lives() -> Outcome {
 fn what_is_not_made_for_sharing_says_so() -> Outcome {
     let Some(setup) = setup(Feature::DevicePools)? else { return Ok(()) };
     let stream = Stream::new(&setup.context)?;
-    let pool = DevicePool::new(&setup.context, &PoolOptions::default())?;
+    let pool = DevicePool::new(&setup.context, &DriverPoolOptions::default())?;
     assert_eq!(pool.id(), None);
     let memory = Buffer::filled(&pool, 10, 1u8, &stream)?.into_shared();
     for error in [pool.export().err(), memory.export().err()] {
         let text = error.ok_or("it was exported")?.to_string();
-        assert!(text.contains("PoolOptions::shareable"), "{text}");
+        assert!(text.contains("DriverPoolOptions::shareable"), "{text}");
     }
     // An error leaves the memory as it was.
     assert!(memory.try_into_exclusive().is_ok());
@@ -96,7 +96,7 @@ fn what_is_not_made_for_sharing_says_so() -> Outcome {
 #[test]
 fn an_event_is_not_imported_where_it_was_made() -> Outcome {
     let Some(setup) = setup(Feature::Ipc)? else { return Ok(()) };
-    let event = Event::exportable(&setup.context)?;
+    let event = Event::shareable(&setup.context)?;
     let own = Event::import(&setup.context, &event.export()?).err();
     assert!(matches!(own, Some(Error::Descriptor(DescriptorError::OwnProcess { .. }))), "{own:?}");
     Ok(())

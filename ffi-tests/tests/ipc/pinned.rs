@@ -3,7 +3,7 @@
 use super::roles::Importer;
 use super::{Other, Outcome, at, flipped, forged, inverted, nothing_dropped, pattern, same, setup, shareable};
 use cuda_mem::ipc::{DescriptorError as Wrong, Export, PoolExport};
-use cuda_mem::memory::{DevicePool, PinnedPool, PoolAccess, PoolOptions};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions, PinnedPool, PoolAccess};
 use cuda_mem::{Buffer, Error, Feature, Stream, Support};
 use ffi_tests::Setup;
 
@@ -16,7 +16,7 @@ fn pinned() -> Result<Option<Pinned>, Box<dyn std::error::Error>> {
         println!("skipped: the device shares no pools; run it on one that does");
         return Ok(None);
     }
-    let mut options = PoolOptions::default();
+    let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = PinnedPool::on_numa_node(&setup.context, 0, &options)?;
     let stream = Stream::new(&setup.context)?;

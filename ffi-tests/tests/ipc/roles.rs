@@ -255,7 +255,7 @@ impl Importer {
         let memory = self.import(&descriptor, &self.stream)?;
         self.channel.send_bytes(b"waiting")?;
         let seen = memory.to_vec()?;
-        assert!(event.has_passed()?);
+        assert!(event.is_done()?);
         self.channel.send_bytes(&seen)?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{alone, check, check_drop_orders, supported};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    BorrowedHostMemory, PinnedMemory, PinnedOptions, PinnedPool, PoolOptions, RegisterOptions, RegisteredMemory,
+    BorrowedHostMemory, DriverPoolOptions, PinnedMemory, PinnedOptions, PinnedPool, RegisterOptions, RegisteredMemory,
 };
 use cuda_mem::{Buffer, Error, HostBuffer, Stream};
 use std::ptr::NonNull;
@@ -28,7 +28,7 @@ fn another_device_fills_pinned_memory() {
         };
         let context = device.primary_context()?;
         let there = Stream::new(&context)?;
-        let pool = PinnedPool::new(&setup.context, &PoolOptions::default())?;
+        let pool = PinnedPool::new(&setup.context, &DriverPoolOptions::default())?;
         let memory = PinnedMemory::new(&setup.context);
         let mut pooled = Buffer::filled(&pool, 1000, 1u8, stream)?;
         let mut plain = Buffer::filled(&memory, 1000, 1u8, stream)?;
@@ -138,7 +138,8 @@ fn host_buffers_are_slices() {
             assert!(unsafe { fresh.assume_init() }.iter().all(|word| *word == 6));
         }
         // From a buffer and back, with the values.
-        let buffer = Buffer::filled(&PinnedPool::new(&setup.context, &PoolOptions::default())?, 10, 1u32, stream)?;
+        let buffer =
+            Buffer::filled(&PinnedPool::new(&setup.context, &DriverPoolOptions::default())?, 10, 1u32, stream)?;
         let mut host = HostBuffer::from_buffer(buffer)?;
         host[3] = 2;
         let buffer = host.into_buffer(stream)?;

@@ -2,7 +2,7 @@
 
 use super::{alone, check, check_drop_orders, supported};
 use cuda_mem::memory::kind::Managed;
-use cuda_mem::memory::{Attachment, Location, ManagedMemory, ManagedPool, PoolOptions};
+use cuda_mem::memory::{Attachment, DriverPoolOptions, Location, ManagedMemory, ManagedPool};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::Setup;
 
@@ -15,7 +15,7 @@ fn managed_memory_is_the_cpus_and_the_devices() {
             check_drop_orders(memory, stream)?;
         }
         for place in [None, Some(Location::Host), Some(setup.context.device().into()), Some(Location::HostNuma(0))] {
-            let mut options = PoolOptions::default();
+            let mut options = DriverPoolOptions::default();
             options.preferred_location = place.clone();
             let Some(pool) = supported(ManagedPool::new(&setup.context, &options)) else { continue };
             check(setup, stream, &pool)?;

@@ -5,7 +5,7 @@ use super::pools::{attributes_hold, run_threads};
 use super::{alone, check, check_drop_orders};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::kind::Managed;
-use cuda_mem::memory::{Location, ManagedMemory, ManagedPool, PinnedPool, PoolAccess, PoolOptions};
+use cuda_mem::memory::{DriverPoolOptions, Location, ManagedMemory, ManagedPool, PinnedPool, PoolAccess};
 use cuda_mem::{Buffer, Error, HostBuffer, Stream};
 use std::process::Command;
 
@@ -30,16 +30,19 @@ fn a_driver_without_host_pools_is_served_by_slabs() {
 #[ignore = "a part of the tests above, which give it an environment"]
 fn part_slabs() {
     alone(|setup, stream| {
-        let pool = PinnedPool::new(&setup.context, &PoolOptions::default())?;
+        let pool = PinnedPool::new(&setup.context, &DriverPoolOptions::default())?;
         assert!(!pool.is_driver_pool() && pool.raw().is_null());
-        assert_eq!((&pool, pool == PinnedPool::new(&setup.context, &PoolOptions::default())?), (&pool.clone(), false));
+        assert_eq!(
+            (&pool, pool == PinnedPool::new(&setup.context, &DriverPoolOptions::default())?),
+            (&pool.clone(), false)
+        );
         check(setup, stream, &pool)?;
         run_threads(setup, &pool);
         assert_eq!(pool.attributes()?.used, 0);
         check_drop_orders(pool, stream)?;
-        attributes_hold(&PinnedPool::new(&setup.context, &PoolOptions::default())?, stream)?;
+        attributes_hold(&PinnedPool::new(&setup.context, &DriverPoolOptions::default())?, stream)?;
 
-        let mut options = PoolOptions::default();
+        let mut options = DriverPoolOptions::default();
         options.max_size = Some(8 << 20);
         let pool = PinnedPool::new(&setup.context, &options)?;
         for device in setup.driver.devices()? {
@@ -70,7 +73,7 @@ fn a_driver_that_does_not_know_of_host_pools_is_tried() {
 #[ignore = "a part of the tests above, which give it an environment"]
 fn part_unknown() {
     alone(|setup, _stream| {
-        let options = PoolOptions::default();
+        let options = DriverPoolOptions::default();
         assert!(PinnedPool::new(&setup.context, &options)?.is_driver_pool());
         for (code, serves) in [
             (CUresult::CUDA_ERROR_NOT_SUPPORTED, true),
@@ -118,7 +121,10 @@ fn part_exclusive_managed() {
         let before = softgpu::calls_of("cuCtxSynchronize");
         assert_eq!(buffer.read(..)?[9], 1);
         assert_eq!(softgpu::calls_of("cuCtxSynchronize"), before + 1);
-        assert!(matches!(ManagedPool::new(&setup.context, &PoolOptions::default()), Err(Error::Unsupported { .. })));
+        assert!(matches!(
+            ManagedPool::new(&setup.context, &DriverPoolOptions::default()),
+            Err(Error::Unsupported { .. })
+        ));
         let error = HostBuffer::<u8>::uninit(&memory, 1).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument { argument: "the resource", .. }), "{error}");
         Ok(())

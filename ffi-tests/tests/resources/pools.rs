@@ -2,14 +2,14 @@
 
 use super::{alone, check, check_drop_orders, supported};
 use cuda_mem::memory::kind::Pinned;
-use cuda_mem::memory::{HostAccessible, Location, ManagedPool, PinnedPool, PoolAccess, PoolOptions};
+use cuda_mem::memory::{DriverPoolOptions, HostAccessible, Location, ManagedPool, PinnedPool, PoolAccess};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::Setup;
 
 #[test]
 fn pinned_pools_are_the_cpus_and_the_devices() {
     alone(|setup, stream| {
-        let options = PoolOptions::default();
+        let options = DriverPoolOptions::default();
         let pool = PinnedPool::new(&setup.context, &options)?;
         assert!(pool.is_owned());
         check(setup, stream, &pool)?;
@@ -32,13 +32,13 @@ fn pinned_pools_are_the_cpus_and_the_devices() {
 fn all_devices_may_use_a_pinned_pool_or_those_that_are_named() {
     alone(|setup, _stream| {
         let devices = setup.driver.devices()?;
-        let pool = PinnedPool::new(&setup.context, &PoolOptions::default())?;
+        let pool = PinnedPool::new(&setup.context, &DriverPoolOptions::default())?;
         for device in &devices {
             assert_eq!(pool.access(device)?, PoolAccess::ReadWrite, "device {}", device.ordinal());
         }
         assert_eq!(pool.accessible_from()?, devices);
         if let Some(other) = devices.get(1).filter(|_| pool.is_driver_pool()) {
-            let mut options = PoolOptions::default();
+            let mut options = DriverPoolOptions::default();
             options.accessible_from = vec![setup.context.device().clone()];
             let pool = PinnedPool::new(&setup.context, &options)?;
             assert_eq!(pool.access(setup.context.device())?, PoolAccess::ReadWrite);
@@ -48,7 +48,7 @@ fn all_devices_may_use_a_pinned_pool_or_those_that_are_named() {
             pool.deny_access(other)?;
             assert_eq!(pool.access(other)?, PoolAccess::None);
         }
-        if let Some(managed) = supported(ManagedPool::new(&setup.context, &PoolOptions::default())) {
+        if let Some(managed) = supported(ManagedPool::new(&setup.context, &DriverPoolOptions::default())) {
             assert_eq!(managed.access(setup.context.device())?, PoolAccess::ReadWrite);
             assert!(matches!(managed.deny_access(&devices[devices.len() - 1]), Err(Error::Unsupported { .. })));
         }
@@ -59,8 +59,8 @@ fn all_devices_may_use_a_pinned_pool_or_those_that_are_named() {
 #[test]
 fn a_pools_attributes_grow_with_its_use_and_can_be_set() {
     alone(|setup, stream| {
-        attributes_hold(&PinnedPool::new(&setup.context, &PoolOptions::default())?, stream)?;
-        if let Some(pool) = supported(ManagedPool::new(&setup.context, &PoolOptions::default())) {
+        attributes_hold(&PinnedPool::new(&setup.context, &DriverPoolOptions::default())?, stream)?;
+        if let Some(pool) = supported(ManagedPool::new(&setup.context, &DriverPoolOptions::default())) {
             attributes_hold(&pool, stream)?;
         }
         Ok(())
@@ -105,7 +105,7 @@ pub fn attributes_hold<K: HostAccessible>(
 #[test]
 fn a_pool_holds_no_more_than_its_limit() {
     alone(|setup, stream| {
-        let mut options = PoolOptions::default();
+        let mut options = DriverPoolOptions::default();
         options.max_size = Some(64 << 20);
         let pool = PinnedPool::new(&setup.context, &options)?;
         let half = Buffer::<u8, _>::zeroed(&pool, 30 << 20, stream)?;
@@ -121,8 +121,8 @@ fn a_pool_holds_no_more_than_its_limit() {
 #[test]
 fn options_that_cannot_be_are_named() {
     alone(|setup, _stream| {
-        let options = PoolOptions::default();
-        let mut shareable = PoolOptions::default();
+        let options = DriverPoolOptions::default();
+        let mut shareable = DriverPoolOptions::default();
         shareable.shareable = true;
         let context = &setup.context;
         let named = |result: Result<(), Error>, argument: &str| match result {
@@ -134,7 +134,7 @@ fn options_that_cannot_be_are_named() {
         named(PinnedPool::new(context, &shareable).map(drop), "options.shareable");
         if supported(ManagedPool::new(context, &options)).is_some() {
             named(ManagedPool::new(context, &shareable).map(drop), "options.shareable");
-            let mut nowhere = PoolOptions::default();
+            let mut nowhere = DriverPoolOptions::default();
             nowhere.preferred_location = Some(Location::HostNuma(-1));
             named(ManagedPool::new(context, &nowhere).map(drop), "node");
             nowhere.preferred_location = Some(Location::HostNumaCurrent);
@@ -150,7 +150,7 @@ fn options_that_cannot_be_are_named() {
 #[test]
 fn threads_that_allocate_and_free_leave_nothing() {
     alone(|setup, _stream| {
-        let pool = PinnedPool::new(&setup.context, &PoolOptions::default())?;
+        let pool = PinnedPool::new(&setup.context, &DriverPoolOptions::default())?;
         run_threads(setup, &pool);
         assert_eq!(pool.attributes()?.used, 0);
         Ok(())

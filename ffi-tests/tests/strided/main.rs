@@ -5,10 +5,10 @@ mod through_c;
 use cuda_mem::buffer::Exclusive;
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, ManagedMemory, PinnedMemory, PinnedPool, PoolOptions, ResourceHandle, SharedResource,
-    kind::Mapped,
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle,
+    SharedResource, kind::Mapped,
 };
-use cuda_mem::view::{CopyOptions, Index, Order, StridedLayout, StridedView, ViewError};
+use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions, ViewError};
 use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use proptest::prelude::*;
@@ -47,12 +47,12 @@ impl Memories {
         let other = match setup.driver.device(1) {
             Ok(device) => {
                 let context = device.primary_context()?;
-                Some((DevicePool::new(&context, &PoolOptions::default())?.share(), context))
+                Some((DevicePool::new(&context, &DriverPoolOptions::default())?.share(), context))
             }
             Err(_) => None,
         };
         Ok(Self {
-            device: DevicePool::new(&context, &PoolOptions::default())?.share(),
+            device: DevicePool::new(&context, &DriverPoolOptions::default())?.share(),
             pinned: PinnedMemory::new(&context).share(),
             managed: ManagedMemory::new(&context)?.share(),
             mapped: MappedResource::new(&context).ok().map(|resource| resource.share()),
@@ -86,7 +86,7 @@ impl Side {
         &mut self,
         source: &Side,
         (to, from): (&StridedLayout, &StridedLayout),
-        options: &CopyOptions<'_>,
+        options: &ViewCopyOptions<'_>,
     ) -> Result<(), Error> {
         let data_type = DataType::opaque(to.item_size())?;
         let source = match source {
@@ -186,7 +186,7 @@ fn copies_are_what_a_loop_copies() -> Outcome {
                 let to_bytes = pattern(to.required_size().map_err(Error::from)? + 5, 0xaa);
                 let mut destination = memories.make(there, &to_bytes)?;
                 let source = memories.make(here, &from_bytes)?;
-                let mut options = CopyOptions::default();
+                let mut options = ViewCopyOptions::default();
                 options.stream = Some(&third).filter(|_| on_third && there != Place::Other && here != Place::Other);
                 options.blocking = blocking;
                 options.temporary = temporaries[temporary];
@@ -234,7 +234,7 @@ fn copies_wait_for_the_work_before_them_and_hold_back_what_comes_after() -> Outc
                     delay(&buffer.stream().clone())?;
                     buffer.fill(.., 9)?;
                 }
-                let mut options = CopyOptions::default();
+                let mut options = ViewCopyOptions::default();
                 (options.stream, options.blocking) = (stream.filter(|_| !far), blocking);
                 match by_c {
                     true => through_c::copy(&mut destination, &source, (&layout, &turned), &options, &third)?,
@@ -440,7 +440,7 @@ fn copies_make_the_fewest_calls() -> Outcome {
             for counted in [false, true] {
                 softgpu::count_calls(true);
                 let before = names.map(softgpu::calls_of);
-                destination.copy_from(&source, (to, from), &CopyOptions::default())?;
+                destination.copy_from(&source, (to, from), &ViewCopyOptions::default())?;
                 let after = names.map(softgpu::calls_of);
                 let made: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
                 softgpu::count_calls(false);

@@ -3,7 +3,7 @@
 use super::Side;
 use core::mem::MaybeUninit;
 use core::ptr;
-use cuda_mem::view::{CopyOptions, StridedLayout};
+use cuda_mem::view::{StridedLayout, ViewCopyOptions};
 use cuda_mem::{SharedBuffer, Stream};
 use cudamem::buffer::{cudamem_buffer_borrow, cudamem_buffer_destroy};
 use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
@@ -101,7 +101,7 @@ pub fn copy(
     to: &mut Side,
     from: &Side,
     (to_layout, from_layout): (&StridedLayout, &StridedLayout),
-    options: &CopyOptions<'_>,
+    options: &ViewCopyOptions<'_>,
     any_stream: &Stream,
 ) -> Result<()> {
     load();

@@ -154,7 +154,7 @@ Examples:
   cuda-mem pool-map snapshot.json -o pool.svg
   cuda-mem pool-map - < snapshot.json > pool.svg
 
-The snapshot is what `Pool::snapshot().to_json()` gives. With a trace (`PoolSettings::trace_capacity`) time runs to the
+The snapshot is what `Pool::snapshot().to_json()` gives. With a trace (`PoolOptions::trace_capacity`) time runs to the
 right, and each block is drawn from its allocation to its free; without one it is the pool at that moment. The picture is
 one file without scripts; what the mouse points at is told.
 

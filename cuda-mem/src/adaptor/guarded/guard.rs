@@ -1,6 +1,6 @@
 //! The guard itself.
 
-use super::GuardSettings;
+use super::GuardOptions;
 use super::bytes::{Bytes, is_by_cpu};
 use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_damage};
 use super::quarantine::Quarantine;
@@ -20,7 +20,7 @@ const ALLOCATE: &str = "Guarded::allocate";
 #[derive(Debug)]
 pub(super) struct Guard {
     upstream: SharedResource,
-    settings: GuardSettings,
+    options: GuardOptions,
     /// Blocks in quarantine are filled, read and freed in order of this stream.
     own: Stream,
     state: Mutex<State>,
@@ -66,10 +66,10 @@ impl Record {
 }
 
 impl Guard {
-    pub fn new(upstream: SharedResource, settings: GuardSettings) -> Result<Self> {
+    pub fn new(upstream: SharedResource, options: GuardOptions) -> Result<Self> {
         let own = Stream::new(upstream.context())?;
-        let quarantine = Quarantine::new(settings.quarantine);
-        Ok(Self { upstream, settings, own, state: Mutex::new(State { live: HashMap::new(), quarantine }) })
+        let quarantine = Quarantine::new(options.quarantine);
+        Ok(Self { upstream, options, own, state: Mutex::new(State { live: HashMap::new(), quarantine }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -119,7 +119,7 @@ impl Guard {
 
     /// Checks a block that is freed, fills it, and holds it back or frees it. The block stays live where this fails.
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
-        let held = self.settings.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
+        let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
             stream.synchronize()?;
         }
@@ -260,11 +260,11 @@ unsafe impl MemoryResource for Guard {
         if captures_under_way() {
             check_not_capturing(ALLOCATE, stream)?;
         }
-        let Some(zones) = Zones::new(size, alignment, self.settings.red_zone) else {
+        let Some(zones) = Zones::new(size, alignment, self.options.red_zone) else {
             return Err(Error::InvalidArgument {
                 call: ALLOCATE,
                 argument: "size",
-                value: format!("{size} bytes, with red zones of {} bytes", self.settings.red_zone).into(),
+                value: format!("{size} bytes, with red zones of {} bytes", self.options.red_zone).into(),
                 rule: "the block and its red zones together must fit into isize",
             });
         };

@@ -23,7 +23,7 @@ handle! {
     ///
     /// Memory that the CPU addresses is filled and checked by the CPU: its allocations and frees wait for their stream.
     /// Other memory, and managed memory, is filled by the driver in order of the stream, and copied back to be checked: its
-    /// frees wait, unless [`red_zone`](GuardSettings::red_zone) and [`quarantine`](GuardSettings::quarantine) are both 0, so
+    /// frees wait, unless [`red_zone`](GuardOptions::red_zone) and [`quarantine`](GuardOptions::quarantine) are both 0, so
     /// that there is poison alone.
     ///
     /// # What is found
@@ -40,9 +40,9 @@ handle! {
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let stream = cuda_mem::Stream::new(&context)?;
-    /// use cuda_mem::adaptor::{DamagedPlace, GuardSettings, Guarded, named};
+    /// use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, named};
     /// use cuda_mem::{Buffer, Error, memory::PinnedMemory};
-    /// let guarded = Guarded::new(&PinnedMemory::new(&context), &GuardSettings::default())?;
+    /// let guarded = Guarded::new(&PinnedMemory::new(&context), &GuardOptions::default())?;
     /// let samples = named("samples", || Buffer::<u8, _>::zeroed(&guarded, 100, &stream))?;
     /// stream.synchronize()?;
     ///
@@ -63,14 +63,14 @@ handle! {
 /// What a [`Guarded`] does. Sizes are in bytes.
 ///
 /// ```
-/// use cuda_mem::adaptor::GuardSettings;
-/// let mut settings = GuardSettings::default();
-/// settings.red_zone = 4096; // finds writes that lie further away
-/// settings.quarantine = 0; // frees at once
+/// use cuda_mem::adaptor::GuardOptions;
+/// let mut options = GuardOptions::default();
+/// options.red_zone = 4096; // finds writes that lie further away
+/// options.quarantine = 0; // frees at once
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct GuardSettings {
+pub struct GuardOptions {
     /// The least size of the zones before and behind a block; they are rounded up to 256 bytes, and the one before to the
     /// block's alignment. 256 by default; 0 for none.
     pub red_zone: usize,
@@ -78,7 +78,7 @@ pub struct GuardSettings {
     pub quarantine: usize,
 }
 
-impl Default for GuardSettings {
+impl Default for GuardOptions {
     fn default() -> Self {
         Self { red_zone: 256, quarantine: 16 << 20 }
     }
@@ -90,8 +90,8 @@ impl<K: Kind> Guarded<K> {
     /// # Errors
     ///
     /// The driver refuses a stream.
-    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, settings: &GuardSettings) -> Result<Self> {
-        Ok(Self::from_inner(Guard::new(upstream.share(), settings.clone())?))
+    pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, options: &GuardOptions) -> Result<Self> {
+        Ok(Self::from_inner(Guard::new(upstream.share(), options.clone())?))
     }
 
     /// Looks for damage now, at all blocks that are live or in quarantine, when all work of the context is done. What is

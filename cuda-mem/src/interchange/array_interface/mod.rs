@@ -10,7 +10,8 @@ use super::shared::{adopt, device_of};
 use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorParts};
 use crate::resource::PointerInfo;
 use crate::{DataType, Error, ForeignOwner, Result, Stream};
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use error::ArrayInterfaceError;
 
@@ -27,7 +28,7 @@ pub const VERSION: u32 = 3;
 /// assert_eq!(tensor.strides(), [1, 2]); // elements
 /// # Ok::<(), cuda_mem::interchange::array_interface::ArrayInterfaceError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[doc(alias("__cuda_array_interface__", "__array_interface__"))]
 pub struct ArrayInterface {
     /// The extents, in elements.
@@ -45,9 +46,14 @@ pub struct ArrayInterface {
     /// no order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<i64>,
-    /// Which elements count. Not supported, as nobody does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<serde_json::Value>,
+    /// Whether a mask says which elements count. Nobody supports one, so it is refused by its presence.
+    #[serde(rename = "mask", default, skip_serializing, deserialize_with = "is_there")]
+    pub has_mask: bool,
+}
+
+/// Whether a field has a value, whatever it is.
+fn is_there<'json, D: Deserializer<'json>>(field: D) -> core::result::Result<bool, D::Error> {
+    Option::<IgnoredAny>::deserialize(field).map(|value| value.is_some())
 }
 
 impl ArrayInterface {
@@ -71,7 +77,7 @@ impl ArrayInterface {
             strides,
             version: VERSION,
             stream: stream.and_then(StreamName::number),
-            mask: None,
+            has_mask: false,
         })
     }
 
@@ -85,7 +91,7 @@ impl ArrayInterface {
         if self.version < VERSION {
             return Err(ArrayInterfaceError::Version { version: self.version });
         }
-        if self.mask.is_some() {
+        if self.has_mask {
             return Err(ArrayInterfaceError::Mask);
         }
         self.stream_name()?;

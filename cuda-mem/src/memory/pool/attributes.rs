@@ -1,6 +1,6 @@
 //! What a pool has, and how it behaves.
 
-use super::{DriverPool, PoolOptions};
+use super::{DriverPool, DriverPoolOptions};
 use crate::Result;
 use crate::error::call;
 use crate::resource::Kind;
@@ -19,13 +19,13 @@ pub struct PoolAttributes {
     pub used: usize,
     /// The most that was allocated since the mark was reset.
     pub used_high: usize,
-    /// How much unused memory the pool keeps ([`PoolOptions::release_threshold`]).
+    /// How much unused memory the pool keeps ([`DriverPoolOptions::release_threshold`]).
     pub release_threshold: usize,
-    /// See [`PoolOptions::reuse_follow_event_dependencies`].
+    /// See [`DriverPoolOptions::reuse_follow_event_dependencies`].
     pub reuse_follow_event_dependencies: bool,
-    /// See [`PoolOptions::reuse_allow_opportunistic`].
+    /// See [`DriverPoolOptions::reuse_allow_opportunistic`].
     pub reuse_allow_opportunistic: bool,
-    /// See [`PoolOptions::reuse_allow_internal_dependencies`].
+    /// See [`DriverPoolOptions::reuse_allow_internal_dependencies`].
     pub reuse_allow_internal_dependencies: bool,
 }
 
@@ -66,7 +66,7 @@ impl<K: Kind> DriverPool<K> {
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
     }
 
-    /// Sets [`PoolOptions::reuse_follow_event_dependencies`].
+    /// Sets [`DriverPoolOptions::reuse_follow_event_dependencies`].
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl<K: Kind> DriverPool<K> {
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, allowed)
     }
 
-    /// Sets [`PoolOptions::reuse_allow_opportunistic`].
+    /// Sets [`DriverPoolOptions::reuse_allow_opportunistic`].
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl<K: Kind> DriverPool<K> {
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, allowed)
     }
 
-    /// Sets [`PoolOptions::reuse_allow_internal_dependencies`].
+    /// Sets [`DriverPoolOptions::reuse_allow_internal_dependencies`].
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<K: Kind> DriverPool<K> {
         unsafe { call!(cuda.cuMemPoolTrimTo(self.inner.raw, bytes)) }
     }
 
-    pub(super) fn apply(&self, options: &PoolOptions) -> Result<()> {
+    pub(super) fn apply(&self, options: &DriverPoolOptions) -> Result<()> {
         self.set_release_threshold(options.release_threshold)?;
         self.set_reuse_follow_event_dependencies(options.reuse_follow_event_dependencies)?;
         self.set_reuse_allow_opportunistic(options.reuse_allow_opportunistic)?;

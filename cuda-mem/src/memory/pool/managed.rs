@@ -1,7 +1,7 @@
 //! Pools of managed memory.
 
 use super::pinned::require_located;
-use super::{DriverPool, Inner, Ownership, PoolOptions};
+use super::{DriverPool, DriverPoolOptions, Inner, Ownership};
 use crate::error::call;
 use crate::resource::{Accessibility, Location, kind};
 use crate::{Context, Error, Feature, Result};
@@ -13,10 +13,10 @@ use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType};
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::memory::{Location, ManagedPool, PoolOptions};
+/// use cuda_mem::memory::{Location, ManagedPool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
-/// let mut options = PoolOptions::default();
+/// let mut options = DriverPoolOptions::default();
 /// options.preferred_location = Some(Location::Device(context.device().clone()));
 /// let pool = ManagedPool::new(&context, &options)?;
 /// let mut buffer = Buffer::zeroed(&pool, 100, &stream)?;
@@ -28,7 +28,7 @@ pub type ManagedPool = DriverPool<kind::Managed>;
 const MANAGED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
 
 impl ManagedPool {
-    /// A pool of its own, whose memory should lie at the options' [`preferred_location`](PoolOptions::preferred_location).
+    /// A pool of its own, whose memory should lie at the options' [`preferred_location`](DriverPoolOptions::preferred_location).
     /// All devices may address it.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl ManagedPool {
     /// ask for a shareable pool, or prefer the node of the calling thread, which is no place of a pool, or a node that the
     /// host has not: [`Error::InvalidArgument`]. The driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
-    pub fn new(context: &Context, options: &PoolOptions) -> Result<Self> {
+    pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         const CALL: &str = "ManagedPool::new";
         context.device().require(Feature::ManagedPools)?;
         let invalid =

@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
 pub use managed::ManagedPool;
-pub use options::PoolOptions;
+pub use options::DriverPoolOptions;
 pub use pinned::PinnedPool;
 
 /// A pool of the driver. Allocations and frees are in stream order, and cost no more than a microsecond while the pool
@@ -39,10 +39,10 @@ pub use pinned::PinnedPool;
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::memory::{DevicePool, PoolOptions};
+/// use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
-/// let pool = DevicePool::new(&context, &PoolOptions::default())?;
+/// let pool = DevicePool::new(&context, &DriverPoolOptions::default())?;
 /// let buffer = Buffer::from_slice(&pool, &[1u32, 2, 3], &stream)?;
 /// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
 /// assert!(pool.attributes()?.used >= 12);
@@ -91,7 +91,7 @@ impl DevicePool {
     ///
     /// The device has no pools: [`Error::Unsupported`](crate::Error::Unsupported); the driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
-    pub fn new(context: &Context, options: &PoolOptions) -> Result<Self> {
+    pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::DevicePools)?;
         if options.shareable {
             context.device().require(Feature::SharedPools)?;
@@ -163,7 +163,7 @@ impl DevicePool {
 impl<K: Kind> DriverPool<K> {
     fn create(
         context: &Context,
-        options: &PoolOptions,
+        options: &DriverPoolOptions,
         kind: CUmemAllocationType,
         location: CUmemLocation,
         max_size: usize,

@@ -6,14 +6,14 @@ use crate::resource::Location;
 /// How a pool is made.
 ///
 /// ```
-/// use cuda_mem::memory::PoolOptions;
-/// let mut options = PoolOptions::default();
+/// use cuda_mem::memory::DriverPoolOptions;
+/// let mut options = DriverPoolOptions::default();
 /// options.max_size = Some(1 << 30);
 /// options.release_threshold = 256 << 20;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PoolOptions {
+pub struct DriverPoolOptions {
     /// The most that the pool holds, in bytes; the driver rounds it up, and reserves address space of twice that.
     /// `None` is the size of the device's memory; for memory of the host, and managed memory, it is no limit (a pool of
     /// the host then reserves 9 GiB of addresses, and more as it grows). `Some(usize::MAX)` is no limit.
@@ -36,7 +36,7 @@ pub struct PoolOptions {
     pub preferred_location: Option<Location>,
 }
 
-impl Default for PoolOptions {
+impl Default for DriverPoolOptions {
     fn default() -> Self {
         Self {
             max_size: None,

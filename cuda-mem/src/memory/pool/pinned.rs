@@ -1,7 +1,7 @@
 //! Pools of page-locked memory.
 
 use super::slab::SlabPool;
-use super::{DriverPool, Inner, Ownership, PoolOptions};
+use super::{DriverPool, DriverPoolOptions, Inner, Ownership};
 use crate::error::call;
 use crate::resource::{Accessibility, Location, check_node, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
@@ -13,10 +13,10 @@ use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLoca
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::memory::{PinnedPool, PoolOptions};
+/// use cuda_mem::memory::{PinnedPool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
-/// let pool = PinnedPool::new(&context, &PoolOptions::default())?;
+/// let pool = PinnedPool::new(&context, &DriverPoolOptions::default())?;
 /// let mut buffer = Buffer::filled(&pool, 100, 7u16, &stream)?; // by the device
 /// assert_eq!(buffer.read(..)?[99], 7); // by the CPU
 /// # Ok::<(), cuda_mem::Error>(())
@@ -27,7 +27,7 @@ const PINNED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_
 
 impl PinnedPool {
     /// A pool of its own, of memory of any NUMA node. All devices may address its memory, or the context's and those in
-    /// [`accessible_from`](PoolOptions::accessible_from), if it names some; the driver itself would let none. Unless the
+    /// [`accessible_from`](DriverPoolOptions::accessible_from), if it names some; the driver itself would let none. Unless the
     /// options say otherwise it may grow to the size of the host's physical memory.
     ///
     /// A driver without pools of host memory ([`Feature::HostPools`]) is served by a pool of this crate's own: stream-ordered
@@ -37,7 +37,7 @@ impl PinnedPool {
     ///
     /// The options ask for a shareable pool: only [those of one node](Self::on_numa_node) are; the driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
-    pub fn new(context: &Context, options: &PoolOptions) -> Result<Self> {
+    pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         if options.shareable {
             return Err(Error::InvalidArgument {
                 call: "PinnedPool::new",
@@ -63,7 +63,7 @@ impl PinnedPool {
     ///
     /// The host has no such node: [`Error::InvalidArgument`]. The device has no pools of one node's memory:
     /// [`Error::Unsupported`]. The driver refuses.
-    pub fn on_numa_node(context: &Context, node: i32, options: &PoolOptions) -> Result<Self> {
+    pub fn on_numa_node(context: &Context, node: i32, options: &DriverPoolOptions) -> Result<Self> {
         check_node("PinnedPool::on_numa_node", node)?;
         context.device().require(Feature::HostNumaPools)?;
         if options.shareable {
@@ -78,7 +78,7 @@ impl PinnedPool {
     ///
     /// As [`on_numa_node`](Self::on_numa_node); the driver does not know the device's node.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID")]
-    pub fn near_device(context: &Context, options: &PoolOptions) -> Result<Self> {
+    pub fn near_device(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::HostNumaPools)?;
         let node = context.device().attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)?;
         if node < 0 {
@@ -112,10 +112,10 @@ impl PinnedPool {
         Ok(pool)
     }
 
-    fn at(context: &Context, options: &PoolOptions, location: &Location) -> Result<Self> {
+    fn at(context: &Context, options: &DriverPoolOptions, location: &Location) -> Result<Self> {
         let location = location.to_raw("PinnedPool::new")?;
         let max_size = options.max_size.unwrap_or(usize::MAX);
-        let without_access = PoolOptions { accessible_from: Vec::new(), ..options.clone() };
+        let without_access = DriverPoolOptions { accessible_from: Vec::new(), ..options.clone() };
         let pool = Self::create(context, &without_access, PINNED, location, max_size, Accessibility::BOTH)?;
         pool.open(&options.accessible_from)?;
         Ok(pool)
@@ -134,7 +134,7 @@ impl PinnedPool {
         })
     }
 
-    fn of_slabs(context: &Context, options: &PoolOptions) -> Result<Self> {
+    fn of_slabs(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 };
         let mut inner = Inner::new(context, ptr::null_mut(), Ownership::Owned, location, Accessibility::BOTH);
         inner.slab = Some(SlabPool::new(context, options));

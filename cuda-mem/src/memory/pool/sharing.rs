@@ -84,7 +84,7 @@ impl DevicePool {
         Self::import_as("DevicePool::import", context, export, Accessibility::DEVICE)
     }
 
-    /// A pool that this process made [shareable](super::PoolOptions::shareable) or has imported, if it is still here.
+    /// A pool that this process made [shareable](super::DriverPoolOptions::shareable) or has imported, if it is still here.
     pub fn find(context: &Context, id: PoolId) -> Option<Self> {
         if let Some(pool) = Self::own(context, id, Accessibility::DEVICE) {
             return Some(pool);
@@ -105,8 +105,8 @@ impl PinnedPool {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// use cuda_mem::memory::{PinnedPool, PoolOptions};
-    /// let mut options = PoolOptions::default();
+    /// use cuda_mem::memory::{PinnedPool, DriverPoolOptions};
+    /// let mut options = DriverPoolOptions::default();
     /// options.shareable = true;
     /// let pool = PinnedPool::on_numa_node(&context, 0, &options)?;
     /// let export = pool.export()?; // to be sent by a channel
@@ -209,7 +209,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The pool was not made [shareable](super::PoolOptions::shareable); there are too many open files.
+    /// The pool was not made [shareable](super::DriverPoolOptions::shareable); there are too many open files.
     #[doc(alias = "cuMemPoolExportToShareableHandle")]
     pub fn export(&self) -> Result<PoolExport> {
         let inner = &self.inner;
@@ -346,7 +346,7 @@ impl Inner {
             call,
             argument: "the pool",
             value: "not shareable".into(),
-            rule: "a pool is made for sharing, with `PoolOptions::shareable`",
+            rule: "a pool is made for sharing, with `DriverPoolOptions::shareable`",
         })
     }
 }

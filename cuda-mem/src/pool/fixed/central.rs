@@ -1,6 +1,6 @@
 //! The pool itself: the blocks, and what is tried in turn where they run short.
 
-use super::settings::{FixedSizeSettings, FixedSizeStatistics};
+use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use super::slots::Slots;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::pool::locked::{Ending, Locked};
@@ -23,7 +23,7 @@ const GRANULARITY: usize = 16;
 #[derive(Debug)]
 pub(super) struct Core {
     pub source: Source,
-    pub settings: FixedSizeSettings,
+    pub options: FixedSizeOptions,
     /// The size of a block, in bytes.
     pub size: usize,
     /// What every block is aligned to.
@@ -48,17 +48,17 @@ impl Ending for State {
 }
 
 impl Core {
-    pub fn new(upstream: SharedResource, size: usize, settings: &FixedSizeSettings) -> Result<Self> {
+    pub fn new(upstream: SharedResource, size: usize, options: &FixedSizeOptions) -> Result<Self> {
         let mut size = block_size(size, GRANULARITY)?;
-        let slab = slab_size(size, settings)?;
+        let slab = slab_size(size, options)?;
         let (source, mut first) = Source::open(NEW, upstream, slab)?;
         // Only memory itself tells its atom.
         if !size.is_multiple_of(source.atom) {
             source.free(first)?;
             size = block_size(size, source.atom)?;
-            first = source.allocate(slab_size(size, settings)?)?;
+            first = source.allocate(slab_size(size, options)?)?;
         }
-        let slots = Slots::new(size as u64, settings.blocks_per_slab).map_err(refused);
+        let slots = Slots::new(size as u64, options.blocks_per_slab).map_err(refused);
         let slots = slots.and_then(|mut slots| slots.add(first).map_err(refused).map(|()| slots));
         let slots = match slots {
             Ok(slots) => slots,
@@ -71,7 +71,7 @@ impl Core {
         reserved.add(slots.slab_size());
         let alignment = 1 << size.trailing_zeros().min(source.alignment.trailing_zeros());
         let state = State { slots, clock: Recorder::default(), blocks: Figure::default(), reserved, out_of_memory: 0 };
-        Ok(Self { source, settings: settings.clone(), size, alignment, state: Mutex::new(state) })
+        Ok(Self { source, options: options.clone(), size, alignment, state: Mutex::new(state) })
     }
 
     fn state(&self) -> Locked<'_, State> {
@@ -97,12 +97,12 @@ impl Core {
     /// Tries everything, what costs least first.
     fn search(&self, state: &mut State, stream: &Stream, cause: &mut Option<Error>) -> Result<Option<Block>> {
         let State { slots, clock, .. } = state;
-        if self.settings.reuse != Reuse::SameStreamOnly
+        if self.options.reuse != Reuse::SameStreamOnly
             && let Some(block) = slots.take_passed(stream, clock)?
         {
             return Ok(Some(block));
         }
-        if self.settings.reuse == Reuse::Wait
+        if self.options.reuse == Reuse::Wait
             && let Some(block) = slots.take_waiting(stream, clock)?
         {
             return Ok(Some(block));
@@ -120,7 +120,7 @@ impl Core {
     /// Adds a slab; `false` if there is no room for one.
     fn grow(&self, state: &mut State, cause: &mut Option<Error>) -> Result<bool> {
         let slab = state.slots.slab_size() as usize;
-        if slab > self.settings.maximum.saturating_sub(state.slots.slab_count() * slab) {
+        if slab > self.options.maximum.saturating_sub(state.slots.slab_count() * slab) {
             return Ok(false);
         }
         match self.source.allocate(slab) {
@@ -160,8 +160,8 @@ impl Core {
     pub fn reserve(&self, blocks: usize) -> Result<()> {
         let mut state = self.state();
         let slab = state.slots.slab_size() as usize;
-        let wanted = blocks.div_ceil(self.settings.blocks_per_slab as usize);
-        if wanted > self.settings.maximum / slab {
+        let wanted = blocks.div_ceil(self.options.blocks_per_slab as usize);
+        if wanted > self.options.maximum / slab {
             return Err(Error::InvalidArgument {
                 call: "FixedSizePool::reserve",
                 argument: "blocks",
@@ -207,7 +207,7 @@ impl Core {
     }
 
     fn out_of_memory(&self, slabs: usize, used: usize, cause: Option<Error>) -> Error {
-        let (blocks, maximum) = (slabs * self.settings.blocks_per_slab as usize, self.settings.maximum);
+        let (blocks, maximum) = (slabs * self.options.blocks_per_slab as usize, self.options.maximum);
         let why = cause.map_or_else(|| format!("it may grow to {maximum} bytes"), |cause| cause.to_string());
         let message = format!("the pool has {blocks} blocks of {} bytes, {used} of them in use; {why}", self.size);
         self.source.out_of_memory(ALLOCATE, self.size, message)
@@ -280,8 +280,8 @@ fn block_size(size: usize, unit: usize) -> Result<usize> {
     })
 }
 
-fn slab_size(size: usize, settings: &FixedSizeSettings) -> Result<usize> {
-    let FixedSizeSettings { blocks_per_slab, maximum, .. } = *settings;
+fn slab_size(size: usize, options: &FixedSizeOptions) -> Result<usize> {
+    let FixedSizeOptions { blocks_per_slab, maximum, .. } = *options;
     if !(1..=4096).contains(&blocks_per_slab) {
         return Err(Error::InvalidArgument {
             call: NEW,
@@ -304,7 +304,7 @@ fn refused(error: SlabsError) -> Error {
         call: NEW,
         argument: "a slab",
         value: error.to_string().into(),
-        rule: "the sizes of the settings have to be possible",
+        rule: "the sizes of the options have to be possible",
     }
 }
 

@@ -1,7 +1,7 @@
 //! A pool of blocks of one size.
 
 mod central;
-mod settings;
+mod options;
 mod slots;
 
 use crate::resource::{Kind, ResourceHandle, SharedResource};
@@ -11,14 +11,14 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-pub use settings::{FixedSizeSettings, FixedSizeStatistics};
+pub use options::{FixedSizeOptions, FixedSizeStatistics};
 
 /// A pool of blocks of one size over a source of memory of kind `K`, in stream order. For very many small buffers: a block
 /// is not rounded up, has no neighbours to join with, and 24 bytes of records, 64 while it is kept for a stream. Buffers keep their pool. Cheap to clone.
 ///
 /// Allocation and free take the same time whatever the number of blocks. A block that a stream has freed serves the same
 /// stream again without a call of the driver. Another stream gets it when an event that was recorded after the free has
-/// passed, or is told to wait, as [`reuse`](FixedSizeSettings::reuse) says; no event exists until another stream wants the
+/// passed, or is told to wait, as [`reuse`](FixedSizeOptions::reuse) says; no event exists until another stream wants the
 /// block.
 ///
 /// What is larger than a block is [`Error::OutOfMemory`](crate::Error::OutOfMemory), so that a
@@ -29,12 +29,12 @@ pub use settings::{FixedSizeSettings, FixedSizeStatistics};
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::adaptor::Fallback;
-/// use cuda_mem::pool::{FixedSizePool, FixedSizeSettings, Pool, PoolSettings};
+/// use cuda_mem::pool::{FixedSizePool, FixedSizeOptions, Pool, PoolOptions};
 /// use cuda_mem::{Buffer, memory::DeviceMemory};
 ///
 /// let source = DeviceMemory::new(&context);
-/// let small = FixedSizePool::new(&source, 64, &FixedSizeSettings::default())?;
-/// let memory = Fallback::new(&small, &Pool::new(&source, &PoolSettings::default())?)?;
+/// let small = FixedSizePool::new(&source, 64, &FixedSizeOptions::default())?;
+/// let memory = Fallback::new(&small, &Pool::new(&source, &PoolOptions::default())?)?;
 /// let counters = Buffer::<u64, _>::zeroed(&memory, 8, &stream)?;
 /// let weights = Buffer::<f32, _>::zeroed(&memory, 1000, &stream)?;
 /// assert_eq!((small.statistics().blocks.current, memory.blocks_of_second()), (1, 1));
@@ -50,13 +50,13 @@ impl<K: Kind> FixedSizePool<K> {
     ///
     /// # Errors
     ///
-    /// The size is 0, or slabs cannot be as the settings say; the source has no room, or no memory that can be divided: it
+    /// The size is 0, or slabs cannot be as the options say; the source has no room, or no memory that can be divided: it
     /// needs an address for devices.
-    pub fn new<R>(upstream: &R, block_size: usize, settings: &FixedSizeSettings) -> Result<Self>
+    pub fn new<R>(upstream: &R, block_size: usize, options: &FixedSizeOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self { core: Arc::new(Core::new(upstream.share(), block_size, settings)?), kind: PhantomData })
+        Ok(Self { core: Arc::new(Core::new(upstream.share(), block_size, options)?), kind: PhantomData })
     }
 }
 
@@ -128,7 +128,7 @@ impl<K> fmt::Debug for FixedSizePool<K> {
         f.debug_struct("FixedSizePool")
             .field("upstream", self.upstream())
             .field("block_size", &self.block_size())
-            .field("settings", &self.core.settings)
+            .field("options", &self.core.options)
             .finish_non_exhaustive()
     }
 }

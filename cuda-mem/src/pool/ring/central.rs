@@ -1,7 +1,7 @@
 //! The ring itself: one region of a source, and the queue of its blocks.
 
+use super::options::{RingOptions, RingStatistics, WhenFull};
 use super::queue::{Full, Oldest, Queue};
-use super::settings::{RingSettings, RingStatistics, WhenFull};
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
@@ -26,7 +26,7 @@ const WHOLE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Core {
     pub source: Source,
-    pub settings: RingSettings,
+    pub options: RingOptions,
     region: Block,
     /// The size of the ring, in bytes.
     pub capacity: usize,
@@ -51,7 +51,7 @@ impl Ending for State {
 }
 
 impl Core {
-    pub fn new(upstream: SharedResource, capacity: usize, settings: RingSettings) -> Result<Self> {
+    pub fn new(upstream: SharedResource, capacity: usize, options: RingOptions) -> Result<Self> {
         let size = capacity.checked_next_multiple_of(WHOLE).filter(|size| (1..=isize::MAX as usize).contains(size));
         let impossible = |value: usize| Error::InvalidArgument {
             call: NEW,
@@ -69,7 +69,7 @@ impl Core {
             Err(_) => return source.free(region).and(Err(impossible(size))),
         };
         let state = State { queue, clock: Recorder::default(), used: Figure::default(), full: 0 };
-        Ok(Self { source, settings, region, capacity, unit, state: Mutex::new(state) })
+        Ok(Self { source, options, region, capacity, unit, state: Mutex::new(state) })
     }
 
     fn state(&self) -> Locked<'_, State> {
@@ -152,7 +152,7 @@ unsafe impl MemoryResource for Core {
         let _relaxed = self.relaxed()?;
         let mut state = self.state();
         let State { queue, clock, used, full } = state.deref_mut();
-        let wait = self.settings.when_full == WhenFull::Wait;
+        let wait = self.options.when_full == WhenFull::Wait;
         let alignment = alignment.max(self.unit) as u64;
         match queue.allocate(length as u64, alignment, wait, clock)? {
             Ok(block) => {

@@ -1,8 +1,8 @@
 //! A ring for staging.
 
 mod central;
+mod options;
 mod queue;
-mod settings;
 mod upload;
 
 use crate::resource::{Kind, ResourceHandle, SharedResource};
@@ -12,7 +12,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-pub use settings::{RingSettings, RingStatistics, WhenFull};
+pub use options::{RingOptions, RingStatistics, WhenFull};
 
 /// A ring of memory of kind `K`, for data on its way: blocks are allocated one behind the other, freed in order of streams,
 /// and used again in the same order. Buffers keep their ring. Cheap to clone.
@@ -23,16 +23,16 @@ pub use settings::{RingSettings, RingStatistics, WhenFull};
 ///
 /// One event is recorded for each eighth of the ring that a stream has freed, and none is made anew: they are used again.
 /// The ring is full where the next block would reach the oldest one whose work is not done; whether that is waited for,
-/// [`when_full`](RingSettings::when_full) says. A block that was not freed holds up all behind it.
+/// [`when_full`](RingOptions::when_full) says. A block that was not freed holds up all behind it.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = cuda_mem::Stream::new(&context)?;
-/// use cuda_mem::pool::{RingPool, RingSettings};
+/// use cuda_mem::pool::{RingPool, RingOptions};
 /// use cuda_mem::{Buffer, HostBuffer, memory::{DeviceMemory, PinnedMemory}};
 ///
-/// let staging = RingPool::new(&PinnedMemory::new(&context), 1 << 20, &RingSettings::default())?;
+/// let staging = RingPool::new(&PinnedMemory::new(&context), 1 << 20, &RingOptions::default())?;
 /// let mut frame = Buffer::<f32, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
 ///
 /// // Borrows the slice for the call only; the copy goes on.
@@ -60,11 +60,11 @@ impl<K: Kind> RingPool<K> {
     /// # Errors
     ///
     /// The capacity is 0; the source has no room, or no memory that can be divided: it needs an address for devices.
-    pub fn new<R>(upstream: &R, capacity: usize, settings: &RingSettings) -> Result<Self>
+    pub fn new<R>(upstream: &R, capacity: usize, options: &RingOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self { core: Arc::new(Core::new(upstream.share(), capacity, *settings)?), kind: PhantomData })
+        Ok(Self { core: Arc::new(Core::new(upstream.share(), capacity, *options)?), kind: PhantomData })
     }
 }
 
@@ -110,7 +110,7 @@ impl<K> fmt::Debug for RingPool<K> {
         f.debug_struct("RingPool")
             .field("upstream", self.upstream())
             .field("capacity", &self.capacity())
-            .field("settings", &self.core.settings)
+            .field("options", &self.core.options)
             .finish_non_exhaustive()
     }
 }

@@ -24,8 +24,8 @@ impl<K: HostAccessible> RingPool<K> {
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let stream = cuda_mem::Stream::new(&context)?;
-    /// # use cuda_mem::{Buffer, memory::{DeviceMemory, PinnedMemory}, pool::{RingPool, RingSettings}};
-    /// let staging = RingPool::new(&PinnedMemory::new(&context), 4096, &RingSettings::default())?;
+    /// # use cuda_mem::{Buffer, memory::{DeviceMemory, PinnedMemory}, pool::{RingPool, RingOptions}};
+    /// let staging = RingPool::new(&PinnedMemory::new(&context), 4096, &RingOptions::default())?;
     /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 100_000, &stream)?;
     /// let mut numbers: Vec<u32> = (0..100_000).collect();
     /// staging.upload(&mut buffer, 0, &numbers)?;

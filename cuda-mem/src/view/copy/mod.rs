@@ -22,7 +22,7 @@ use run::Run;
 /// How a copy between views is done.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct CopyOptions<'a> {
+pub struct ViewCopyOptions<'a> {
     /// What the copy is ordered on. Without one, on the home stream of the memory that lies on a device; the destination's
     /// if both do, or none.
     pub stream: Option<&'a Stream>,
@@ -61,7 +61,7 @@ impl<A: Access> StridedView<'_, A> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn copy_from<B: Access>(&mut self, source: &StridedView<'_, B>) -> Result<()> {
-        self.copy_from_with(source, &CopyOptions::default())
+        self.copy_from_with(source, &ViewCopyOptions::default())
     }
 
     /// As [`copy_from`](Self::copy_from), with options.
@@ -69,7 +69,11 @@ impl<A: Access> StridedView<'_, A> {
     /// # Errors
     ///
     /// As [`copy_from`](Self::copy_from); or the stream is of another device than the memory.
-    pub fn copy_from_with<B: Access>(&mut self, source: &StridedView<'_, B>, options: &CopyOptions<'_>) -> Result<()> {
+    pub fn copy_from_with<B: Access>(
+        &mut self,
+        source: &StridedView<'_, B>,
+        options: &ViewCopyOptions<'_>,
+    ) -> Result<()> {
         const CALL: &str = "StridedView::copy_from";
         let (to, from) = (self.data_type(), source.data_type());
         if to != from || self.is_packed() != source.is_packed() {
@@ -117,7 +121,7 @@ impl<A: Access> StridedView<'_, A> {
 
 type End<'a> = (&'a Memory<'a>, &'a StridedLayout);
 
-fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &CopyOptions<'_>) -> Result<()> {
+fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOptions<'_>) -> Result<()> {
     let (shape, item_size) = (to.1.shape(), to.1.item_size());
     let (to_side, from_side) = (side(to), side(from));
     let reach = |memory: &Memory<'_>, side: &Side| Reach::of(memory.address(), shape, item_size, &side.strides);
@@ -185,7 +189,7 @@ fn stream_of<'a>(
     call: &'static str,
     (to, to_side): (&'a Memory<'_>, &Side),
     (from, from_side): (&'a Memory<'_>, &Side),
-    options: &CopyOptions<'a>,
+    options: &ViewCopyOptions<'a>,
 ) -> Result<Option<&'a Stream>> {
     let needed = match (to_side.reached, from_side.reached) {
         (Reached::Device(ordinal), _) => Some((ordinal, to)),

@@ -3,7 +3,7 @@
 use super::kernel::copy_by_kernel;
 use super::pattern::Pattern;
 use super::plan::{How, Place, Reached, Step, size_of_temporary};
-use super::{CopyOptions, processor};
+use super::{ViewCopyOptions, processor};
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
 use crate::memory::{DeviceMemory, DevicePool};
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         to: &'a Memory<'a>,
         from: &'a Memory<'a>,
         (stream, source_stream): (&'a Stream, &'a Stream),
-        options: &CopyOptions<'_>,
+        options: &ViewCopyOptions<'_>,
     ) -> Result<Self> {
         let on_device = |place: Place, stream: &Stream| {
             let Some(size) = size_of_temporary(steps, place) else { return Ok(None) };

@@ -124,7 +124,7 @@ impl StridedLayout {
         if self.is_dense() {
             return self.clone();
         }
-        let strides = dense_strides(&self.shape, self.stride_order().iter().rev().copied());
+        let strides = dense_strides(&self.shape, self.axes_by_stride().iter().rev().copied());
         Self { shape: self.shape.clone(), strides, item_size: self.item_size, offset: 0 }
     }
 

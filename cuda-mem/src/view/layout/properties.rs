@@ -24,7 +24,12 @@ impl StridedLayout {
 
     /// The axes from the largest stride to the smallest, without signs; of equal strides the larger extent first, of
     /// equal extents the lower axis.
-    pub fn stride_order(&self) -> SmallVec<[usize; 6]> {
+    pub fn stride_order(&self) -> Vec<usize> {
+        self.axes_by_stride().to_vec()
+    }
+
+    /// [`stride_order`](Self::stride_order), without the heap for six axes.
+    pub(super) fn axes_by_stride(&self) -> SmallVec<[usize; 6]> {
         let mut axes: SmallVec<[usize; 6]> = (0..self.ndim()).collect();
         axes.sort_by_key(|&axis| (Reverse(self.strides[axis].unsigned_abs()), Reverse(self.shape[axis]), axis));
         axes
@@ -44,7 +49,7 @@ impl StridedLayout {
     /// Whether the elements lie without gaps in some order of the axes.
     #[doc(alias = "is_contiguous_any")]
     pub fn is_contiguous(&self) -> bool {
-        self.is_contiguous_along(self.stride_order().iter().rev().copied())
+        self.is_contiguous_along(self.axes_by_stride().iter().rev().copied())
     }
 
     /// Whether the elements lie without gaps, from offset 0 on.
@@ -77,7 +82,7 @@ impl StridedLayout {
         }
         // Each stride has to step over all that the smaller ones reach.
         let mut reach = 0;
-        self.stride_order().iter().rev().filter(|&&axis| self.shape[axis] != 1).all(|&axis| {
+        self.axes_by_stride().iter().rev().filter(|&&axis| self.shape[axis] != 1).all(|&axis| {
             let stride = self.strides[axis].unsigned_abs();
             let steps_over = stride > reach;
             reach += stride * (self.shape[axis] - 1) as u64;

@@ -1,9 +1,9 @@
 //! Times of copies: each way in turn, round after round, so that what disturbs one disturbs all.
 
 use super::report::{Row, Timed};
-use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceMemory, Direction, HostMemory, Route, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
-use cuda_mem::memory::{DeviceMemory as PlainMemory, PinnedMemory, kind};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind};
 use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, MappedResource, Result, Stream};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl<'engine> Bench<'engine> {
         Ok(Self {
             pageable: vec![1; largest],
             pinned: HostBuffer::zeroed(&PinnedMemory::new(context), largest)?,
-            plain: Buffer::zeroed(&PlainMemory::new(context), largest, &stream)?,
+            plain: Buffer::zeroed(&DeviceMemory::new(context), largest, &stream)?,
             mapped,
             engine,
             context,
@@ -68,7 +68,7 @@ impl<'engine> Bench<'engine> {
     }
 
     pub(super) fn has(&self, route: Route) -> bool {
-        route.device == DeviceMemory::Plain || self.mapped.is_some()
+        route.device == DeviceSide::Plain || self.mapped.is_some()
     }
 
     /// Measures one size. Ways that are hopeless are added to `given_up`.
@@ -121,8 +121,8 @@ impl<'engine> Bench<'engine> {
 
     fn copy(&mut self, subject: Subject, route: Route, bytes: usize) -> Result<()> {
         let host = match route.host {
-            HostMemory::Pageable => &mut self.pageable[..bytes],
-            HostMemory::Pinned => &mut self.pinned[..bytes],
+            HostSide::Pageable => &mut self.pageable[..bytes],
+            HostSide::Pinned => &mut self.pinned[..bytes],
         };
         let mut options = CopyOptions::default();
         let way = match subject {
@@ -130,7 +130,7 @@ impl<'engine> Bench<'engine> {
             Subject::Way(way) => Some(way),
             Subject::CuMemcpy => {
                 let device = match (&self.mapped, route.device) {
-                    (Some(memory), DeviceMemory::Mapped) => memory.device_pointer(),
+                    (Some(memory), DeviceSide::Mapped) => memory.device_pointer(),
                     _ => self.plain.device_pointer(),
                 };
                 return by_driver(self.context, route.direction, device, host);
@@ -138,7 +138,7 @@ impl<'engine> Bench<'engine> {
         };
         options.way = way;
         match (&mut self.mapped, route.device) {
-            (Some(memory), DeviceMemory::Mapped) => engine_copy(self.engine, memory, route.direction, host, &options),
+            (Some(memory), DeviceSide::Mapped) => engine_copy(self.engine, memory, route.direction, host, &options),
             _ => {
                 let copied = engine_copy(self.engine, &mut self.plain, route.direction, host, &options);
                 debug_assert!(self.stream.is_done()?);

@@ -14,6 +14,9 @@ use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -77,6 +80,12 @@ fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEng
 }
 
 fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
+    // Before minutes of measuring: a place that cannot be written is told at once.
+    let cannot = |path: &Path, error| format!("cannot write {}: {error}", path.display());
+    let picture = match &options.svg {
+        Some(path) => Some((path, File::create(path).map_err(|error| cannot(path, error))?)),
+        None => None,
+    };
     let opened = open(&options.run)?;
     let context = &opened.context;
     let _bound = context.bind()?;
@@ -103,9 +112,8 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
         return Err(error.into());
     }
     let report = report::Report { machine: Machine::of(&opened, &engine)?, profile: engine.profile(), rows };
-    if let Some(path) = &options.svg {
-        let written = std::fs::write(path, plot::picture(&report));
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    if let Some((path, mut file)) = picture {
+        file.write_all(plot::picture(&report).as_bytes()).map_err(|error| cannot(path, error))?;
     }
     match options.run.json {
         true => Ok(serde_json::to_string_pretty(&report)? + "\n"),

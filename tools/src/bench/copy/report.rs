@@ -89,10 +89,10 @@ pub(super) fn text(report: &Report) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use cuda_mem::copy::{DeviceMemory, Direction, HostMemory};
+    use cuda_mem::copy::{DeviceSide, Direction, HostSide};
 
     pub(in super::super) fn report() -> Report {
-        let route = Route { direction: Direction::ToDevice, host: HostMemory::Pageable, device: DeviceMemory::Mapped };
+        let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
         let machine = Machine {
             ok: true,
             notice: None,

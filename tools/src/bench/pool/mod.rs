@@ -9,7 +9,7 @@ use crate::cli::BenchPoolOptions;
 use crate::replay;
 use crate::subject::{Subject, with_subject};
 use cuda_mem::Context;
-use cuda_mem::pool::PoolSettings;
+use cuda_mem::pool::PoolOptions;
 use cuda_mem::trace::Plan;
 use report::{Report, Row};
 use std::error::Error;
@@ -69,7 +69,7 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
 
 /// One row. That memory runs out is told in it, and the rest is measured.
 fn measure(subject: Subject, case: &Case, context: &Context, effort: &Effort, plan: &Plan) -> cuda_mem::Result<Row> {
-    let mut settings = PoolSettings::default();
+    let mut settings = PoolOptions::default();
     if !matches!(case, Case::Replay) {
         // As the peers have it: growing is not what is measured.
         settings.initial = effort.initial;

@@ -5,7 +5,7 @@
 
 mod policy;
 
-use super::{PoolAttributes, PoolOptions};
+use super::{DriverPoolOptions, PoolAttributes};
 use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
 use crate::resource::{
     Block,
@@ -57,7 +57,7 @@ struct Mark {
 impl Mark {
     /// Work of a context that has ended has ended.
     fn has_passed(&self) -> bool {
-        self.event.has_passed().unwrap_or_else(|error| error.is_teardown())
+        self.event.is_done().unwrap_or_else(|error| error.is_teardown())
     }
 
     fn wait(&self) -> Result<()> {
@@ -69,7 +69,7 @@ impl Mark {
 }
 
 impl SlabPool {
-    pub fn new(context: &Context, options: &PoolOptions) -> Self {
+    pub fn new(context: &Context, options: &DriverPoolOptions) -> Self {
         let state = State {
             slabs: Slabs::new(),
             release_threshold: options.release_threshold,

@@ -17,7 +17,7 @@ pub enum Reuse {
     Wait,
 }
 
-/// What a pool could not serve, for [`PoolSettings::on_out_of_memory`]. Sizes are in bytes.
+/// What a pool could not serve, for [`PoolOptions::on_out_of_memory`]. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemoryInfo {
@@ -60,14 +60,14 @@ pub type LeakHook = Arc<dyn Fn(&LeakReport) + Send + Sync>;
 /// How a pool behaves. Sizes are in bytes.
 ///
 /// ```
-/// use cuda_mem::pool::{PoolSettings, Reuse};
-/// let mut settings = PoolSettings::default();
-/// settings.reuse = Reuse::WhenPassed;
-/// settings.maximum = 4 << 30;
+/// use cuda_mem::pool::{PoolOptions, Reuse};
+/// let mut options = PoolOptions::default();
+/// options.reuse = Reuse::WhenPassed;
+/// options.maximum = 4 << 30;
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct PoolSettings {
+pub struct PoolOptions {
     /// The first region, which the pool is made with. 2 MiB by default.
     pub initial: usize,
     /// Each time it grows, the pool becomes larger by this factor, within the bounds of
@@ -96,7 +96,7 @@ pub struct PoolSettings {
     pub on_leak: Option<LeakHook>,
 }
 
-impl Default for PoolSettings {
+impl Default for PoolOptions {
     fn default() -> Self {
         Self {
             initial: 2 << 20,
@@ -114,9 +114,9 @@ impl Default for PoolSettings {
     }
 }
 
-impl fmt::Debug for PoolSettings {
+impl fmt::Debug for PoolOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolSettings")
+        f.debug_struct("PoolOptions")
             .field("initial", &self.initial)
             .field("growth_factor", &self.growth_factor)
             .field("smallest_growth", &self.smallest_growth)
@@ -130,7 +130,7 @@ impl fmt::Debug for PoolSettings {
     }
 }
 
-impl PoolSettings {
+impl PoolOptions {
     /// The region to grow by for a block of `needed` bytes, all in whole units of `unit`; `None` if the maximum forbids it.
     pub(super) fn growth(&self, needed: usize, reserved: usize, unit: usize) -> Option<usize> {
         let room = self.maximum.saturating_sub(reserved) / unit * unit;
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn growth_keeps_to_its_bounds_and_always_holds_the_block() {
-        let settings =
-            PoolSettings { smallest_growth: 1000, largest_growth: 4000, maximum: 10_000, ..PoolSettings::default() };
+        let options =
+            PoolOptions { smallest_growth: 1000, largest_growth: 4000, maximum: 10_000, ..PoolOptions::default() };
         for (needed, reserved, expected) in [
             (256, 0, Some(1024)),
             (256, 2048, Some(2048)),
@@ -162,10 +162,10 @@ mod tests {
             (9984, 0, Some(9984)),
             (10_240, 0, None),
         ] {
-            assert_eq!(settings.growth(needed, reserved, 256), expected, "{needed} of {reserved}");
+            assert_eq!(options.growth(needed, reserved, 256), expected, "{needed} of {reserved}");
         }
-        let wild = PoolSettings { growth_factor: f64::INFINITY, ..PoolSettings::default() };
+        let wild = PoolOptions { growth_factor: f64::INFINITY, ..PoolOptions::default() };
         assert_eq!(wild.growth(256, 1 << 20, 256), Some(256 << 20));
-        assert_eq!(PoolSettings { growth_factor: -1.0, ..wild }.growth(256, 1 << 20, 256), Some(2 << 20));
+        assert_eq!(PoolOptions { growth_factor: -1.0, ..wild }.growth(256, 1 << 20, 256), Some(2 << 20));
     }
 }

@@ -6,14 +6,14 @@ use serde::Serialize;
 /// How a [`FixedSizePool`](super::FixedSizePool) behaves.
 ///
 /// ```
-/// use cuda_mem::pool::FixedSizeSettings;
-/// let mut settings = FixedSizeSettings::default();
-/// settings.blocks_per_slab = 64;
-/// settings.maximum = 16 << 20;
+/// use cuda_mem::pool::FixedSizeOptions;
+/// let mut options = FixedSizeOptions::default();
+/// options.blocks_per_slab = 64;
+/// options.maximum = 16 << 20;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FixedSizeSettings {
+pub struct FixedSizeOptions {
     /// How many blocks the pool grows by: 1 to 4096. 1024 by default.
     pub blocks_per_slab: u32,
     /// What all slabs together may have, in bytes. No limit by default.
@@ -22,7 +22,7 @@ pub struct FixedSizeSettings {
     pub reuse: Reuse,
 }
 
-impl Default for FixedSizeSettings {
+impl Default for FixedSizeOptions {
     fn default() -> Self {
         Self { blocks_per_slab: 1024, maximum: usize::MAX, reuse: Reuse::default() }
     }

@@ -18,13 +18,13 @@ pub enum WhenFull {
 /// How a [`RingPool`](super::RingPool) behaves.
 ///
 /// ```
-/// use cuda_mem::pool::{RingSettings, WhenFull};
-/// let mut settings = RingSettings::default();
-/// settings.when_full = WhenFull::Refuse;
+/// use cuda_mem::pool::{RingOptions, WhenFull};
+/// let mut options = RingOptions::default();
+/// options.when_full = WhenFull::Refuse;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RingSettings {
+pub struct RingOptions {
     /// What it does when it is full.
     pub when_full: WhenFull,
 }

@@ -1,0 +1,18 @@
+//! README and guide: each program in Rust is an example of a module here, so that it runs as a doc test. Those in C and C++ are
+//! built and run by `tests/c_examples.rs`.
+
+macro_rules! pages {
+    ($($page:ident: $file:literal,)*) => { $(#[doc = include_str!($file)] mod $page {})* };
+}
+
+pages! {
+    readme: "../../README.md",
+    c_and_cpp: "../../docs/guide/c-and-cpp.md",
+    copies: "../../docs/guide/copies.md",
+    mapped_memory: "../../docs/guide/mapped-memory.md",
+    pools: "../../docs/guide/pools.md",
+    sharing: "../../docs/guide/sharing.md",
+    signals: "../../docs/guide/signals.md",
+    testing_without_a_gpu: "../../docs/guide/testing-without-a-gpu.md",
+    views: "../../docs/guide/views.md",
+}

@@ -1,0 +1,87 @@
+//! What was done, of each kind of work.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All was as it should be.
+    Done,
+    /// There was no room: a limit was met, or memory was short.
+    NoRoom,
+    /// A fault was met.
+    Refused,
+    /// The driver or the device has no such thing.
+    Unsupported,
+}
+
+/// One kind's figures.
+#[derive(Debug, Default)]
+struct Line([AtomicU64; 4]);
+
+/// All figures.
+#[derive(Debug)]
+pub struct Account {
+    kinds: Vec<(&'static str, Line)>,
+    verified: AtomicU64,
+    drop_errors: AtomicU64,
+}
+
+impl Account {
+    /// Of these kinds.
+    pub fn new(kinds: &[&'static str]) -> Self {
+        let kinds = kinds.iter().map(|kind| (*kind, Line::default())).collect();
+        Self { kinds, verified: AtomicU64::new(0), drop_errors: AtomicU64::new(0) }
+    }
+
+    /// A step of a kind has ended.
+    pub fn ended(&self, kind: usize, end: End) {
+        self.kinds[kind].1.0[end as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes were found as they should be.
+    pub fn verified(&self, bytes: usize) {
+        self.verified.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A drop met an error.
+    pub fn drop_error(&self) {
+        self.drop_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many steps ended so, of all kinds.
+    pub fn total(&self, end: End) -> u64 {
+        self.kinds.iter().map(|(_, line)| line.0[end as usize].load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many bytes were verified.
+    pub fn verified_bytes(&self) -> u64 {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    /// How many drops met an error.
+    pub fn drop_errors(&self) -> u64 {
+        self.drop_errors.load(Ordering::Relaxed)
+    }
+
+    /// Kinds that were to be done, and of which nothing worked.
+    pub fn idle(&self) -> Vec<&'static str> {
+        let count = |line: &Line, end: End| line.0[end as usize].load(Ordering::Relaxed);
+        let idle = |line: &Line| count(line, End::Done) == 0 && count(line, End::Unsupported) == 0;
+        self.kinds.iter().filter(|(_, line)| idle(line)).map(|(kind, _)| *kind).collect()
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<16} {:>10} {:>10} {:>10} {:>11}", "work", "done", "no room", "refused", "unsupported")?;
+        for (kind, line) in &self.kinds {
+            let [done, room, refused, unsupported] = line.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+            writeln!(f, "{kind:<16} {done:>10} {room:>10} {refused:>10} {unsupported:>11}")?;
+        }
+        let [done, room, refused, unsupported] =
+            [End::Done, End::NoRoom, End::Refused, End::Unsupported].map(|end| self.total(end));
+        write!(f, "{:<16} {done:>10} {room:>10} {refused:>10} {unsupported:>11}", "all")
+    }
+}

@@ -1,0 +1,145 @@
+//! The other process: this program, started again.
+
+use super::{Done, Trouble};
+use crate::Setup;
+use cuda_mem::ipc::{Channel, Export};
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
+use cuda_mem::{Buffer, Stream};
+use std::error::Error as StdError;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The environment variable that tells a process its role.
+pub const ROLE: &str = "CUDA_MEM_SOAK_ROLE";
+/// Imports memory, shows what it holds, and inverts it.
+pub const IMPORTER: &str = "importer";
+/// Exports memory, and ends when it is told to.
+pub const EXPORTER: &str = "exporter";
+
+/// How long a process may take for one step.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// The other process, and the channel to it: its standard input.
+#[derive(Debug)]
+pub struct Other {
+    process: Child,
+    /// To talk by.
+    pub channel: Channel,
+    killer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Other {
+    /// Starts it in a role.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a process or a socket.
+    pub fn start(role: &str) -> Done<Self> {
+        let (mut channel, theirs) = Channel::pair()?;
+        channel.set_timeout(Some(PATIENCE));
+        let process = Command::new(std::env::current_exe()?)
+            .env(ROLE, role)
+            .stdin(Stdio::from(OwnedFd::from(theirs.into_stream())))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self { process, channel, killer: None })
+    }
+
+    /// Kills it in a while.
+    pub fn kill_after(&mut self, moment: Duration) {
+        let process = self.process.id();
+        self.killer = Some(std::thread::spawn(move || {
+            let start = Instant::now();
+            std::thread::sleep(moment.saturating_sub(start.elapsed()));
+            // SAFETY: the process is our child, and nobody has waited for it before this thread has ended.
+            unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
+        }));
+    }
+
+    /// Tells it to end, and waits for that.
+    ///
+    /// # Errors
+    ///
+    /// It failed, and was not killed.
+    pub fn finish(mut self, killed: bool) -> Done {
+        let told = self.channel.send_bytes(b"end");
+        self.wait_for_killer();
+        let status = self.process.wait()?;
+        if !killed {
+            told?;
+            if !status.success() {
+                return Err(Trouble::Wrong(format!("the other process failed: {status}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_killer(&mut self) {
+        if let Some(killer) = self.killer.take() {
+            // It has nothing to say.
+            let _ = killer.join();
+        }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.wait_for_killer();
+        // Nobody is left behind; for one that has ended this does nothing.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What the other process does, if this is one.
+///
+/// # Errors
+///
+/// A step failed.
+pub fn play() -> Option<Result<(), Box<dyn StdError>>> {
+    let role = std::env::var(ROLE).ok()?;
+    Some(match role.as_str() {
+        IMPORTER => import(),
+        EXPORTER => export(),
+        other => Err(format!("{ROLE}={other} is no role").into()),
+    })
+}
+
+fn channel() -> Result<Channel, Box<dyn StdError>> {
+    let mut channel = Channel::from_stream(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))?;
+    channel.set_timeout(Some(PATIENCE));
+    Ok(channel)
+}
+
+fn import() -> Result<(), Box<dyn StdError>> {
+    let (mut channel, setup) = (channel()?, Setup::from_environment()?);
+    let stream = Stream::new(&setup.context)?;
+    let Export::Pool(pool) = channel.receive()? else { return Err("no pool came".into()) };
+    let Export::PoolMemory(descriptor) = channel.receive()? else { return Err("no memory came".into()) };
+    let pool = DevicePool::import(&setup.context, pool)?;
+    let mut memory = pool.import_buffer::<u8>(&descriptor, &stream)?;
+    let seen = memory.to_vec()?;
+    let inverted: Vec<u8> = seen.iter().map(|byte| !byte).collect();
+    memory.copy_from_slice(0, &inverted)?;
+    memory.synchronize()?;
+    channel.send_bytes(&seen)?;
+    channel.receive_bytes()?;
+    Ok(())
+}
+
+fn export() -> Result<(), Box<dyn StdError>> {
+    let (mut channel, setup) = (channel()?, Setup::from_environment()?);
+    let (stream, mut options) = (Stream::new(&setup.context)?, DriverPoolOptions::default());
+    options.shareable = true;
+    let pool = DevicePool::new(&setup.context, &options)?;
+    let bytes = crate::pattern(4000, std::process::id() as u8);
+    let memory = Buffer::from_slice(&pool, &bytes, &stream)?.into_shared();
+    memory.synchronize()?;
+    channel.send_bytes(&bytes)?;
+    channel.send(&pool.export()?)?;
+    channel.send(&memory.export()?)?;
+    channel.receive_bytes()?;
+    Ok(())
+}

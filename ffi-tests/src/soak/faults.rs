@@ -1,0 +1,75 @@
+//! Which calls of the software GPU fail in a round.
+
+use crate::timing::Numbers;
+use cuda_mem::cuda_sys::{self, CUresult};
+use cuda_mem::vkgdr_sys;
+use softgpu::{Fault, When};
+
+/// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
+/// would the ledger.
+const SPARED: [&str; 23] = [
+    "cuInit",
+    "cuCtx",
+    "cuMemFree",
+    "cuMemPoolDestroy",
+    "cuMemHostUnregister",
+    "cuMemUnmap",
+    "cuMemAddressFree",
+    "cuMemRelease",
+    "cuIpcCloseMemHandle",
+    // Memory that is not freed in stream order stays where its stream cannot be waited for.
+    "cuStreamSynchronize",
+    "cuStreamDestroy",
+    "cuStreamEndCapture",
+    "cuEventDestroy",
+    "cuEventSynchronize",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuModuleUnload",
+    "cuDevicePrimaryCtxRelease",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuDestroyExternal",
+    "vkgdr_close",
+    "vkgdr_memory_free",
+    "vkgdr_last_error",
+];
+
+/// What the calls answer.
+const CODES: [CUresult; 3] = [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN, CUresult(31337)];
+
+/// The functions that may fail without anything being left behind.
+pub fn functions() -> Vec<String> {
+    let cuda = cuda_sys::Functions::SYMBOLS.iter().map(|symbol| symbol.name);
+    let vkgdr = vkgdr_sys::Functions::SYMBOLS.iter().map(|symbol| symbol.name);
+    let names = cuda.chain(vkgdr).map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| !SPARED.iter().any(|spared| name.starts_with(spared))).collect()
+}
+
+/// A round's faults: a third of the functions fail now and then, each at its own pace.
+pub fn choose(functions: &[String], random: &mut Numbers) -> Vec<Fault> {
+    let mut number = |below: u64| random.next_number() % below;
+    let chosen: Vec<_> = functions.iter().filter(|_| number(3) == 0).collect();
+    let fault = |name: &String| {
+        let code = CODES[number(CODES.len() as u64) as usize];
+        // From one call in 16 to one in 1024.
+        let pace = 16 << number(7);
+        Fault { when: When::Every(pace + number(pace)), ..Fault::call(name, 1, code) }
+    };
+    chosen.into_iter().map(fault).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_chooses_the_same_faults_and_none_of_what_ends_things() {
+        let functions = functions();
+        assert!(functions.iter().any(|name| name == "cuMemAlloc_v2") && functions.len() > 80);
+        assert!(!functions.iter().any(|name| name.contains("Destroy") || name.contains("Free")), "{functions:?}");
+        let [one, two, other] = [1, 1, 2].map(|seed| choose(&functions, &mut Numbers(seed)));
+        assert_eq!(one, two);
+        assert_ne!(one, other);
+        assert!(one.len() > functions.len() / 6);
+    }
+}

@@ -1,0 +1,161 @@
+//! What the process holds: memory, files, threads. What is flat is judged by rules that depend on no time.
+
+use std::time::{Duration, Instant};
+
+/// How long threads and files that are on their way out are waited for.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// What the process holds at one moment, when nothing of the library is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Resident memory in bytes.
+    pub resident: u64,
+    /// Open file descriptors.
+    pub files: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// Lets the heap ask the system for each large block, and give it back: else what is free, in pieces between what is
+/// used, looks like growth for as long as there is more of it than before.
+pub fn steady_heap() {
+    // SAFETY: it only sets a number, which the C library documents.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 64 << 10)
+    };
+}
+
+impl Sample {
+    /// Of now.
+    ///
+    /// # Errors
+    ///
+    /// The system does not say it.
+    pub fn now() -> Result<Self, String> {
+        let status = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
+        let number = |name: &str| -> Result<u64, String> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let word = line.and_then(|line| line.split_whitespace().next());
+            word.and_then(|word| word.parse().ok()).ok_or_else(|| format!("/proc/self/status has no {name}"))
+        };
+        let files = std::fs::read_dir("/proc/self/fd").map_err(|error| error.to_string())?.count();
+        // The listing's own is one of them.
+        Ok(Self { resident: number("VmRSS:")? << 10, files: files - 1, threads: number("Threads:")? as usize })
+    }
+
+    /// Of when threads and files are as few as they were before, or of when that was waited for long enough. The heap
+    /// gives back what it has free.
+    ///
+    /// # Errors
+    ///
+    /// As [`now`](Self::now).
+    pub fn settled(before: Option<&Self>) -> Result<Self, String> {
+        // SAFETY: it only gives free memory back.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0)
+        };
+        let start = Instant::now();
+        loop {
+            let now = Self::now()?;
+            let flat = before.is_some_and(|before| now.files <= before.files && now.threads <= before.threads);
+            if flat || start.elapsed() > SETTLING {
+                return Ok(now);
+            }
+            // Without a sample to compare with, threads that end have their time.
+            if before.is_none() && start.elapsed() > SETTLING / 4 {
+                return Ok(now);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Judges samples that were taken at equal distances: files and threads may not be more than in the first, and memory may
+/// not grow. The first tenth warms the process, and is not looked at.
+///
+/// Growth is what the line through the samples (least squares) gains from first to last. It is allowed what the samples
+/// scatter around that line (three standard deviations), and a sixteenth of what the process had, which heaps of many
+/// threads take until all of them are in use.
+///
+/// # Errors
+///
+/// Something grew; the text has the figures.
+pub fn judge(samples: &[Sample]) -> Result<String, String> {
+    let warm = &samples[samples.len().div_ceil(10).min(samples.len())..];
+    let (Some(first), Some(last)) = (samples.first(), warm.last()) else {
+        return Ok("too short to judge memory".to_owned());
+    };
+    let most = |figure: fn(&Sample) -> usize| warm.iter().map(figure).max().unwrap_or(0);
+    let (files, threads) = (most(|sample| sample.files), most(|sample| sample.threads));
+    let words = format!(
+        "memory {} KiB first, {} KiB last; files {} first, {files} most; threads {} first, {threads} most",
+        first.resident >> 10,
+        last.resident >> 10,
+        first.files,
+        first.threads,
+    );
+    if files > first.files || threads > first.threads {
+        return Err(format!("files or threads became more: {words}"));
+    }
+    if warm.len() < 4 {
+        return Ok(format!("{words}; too few samples to judge memory"));
+    }
+    let (growth, scatter) = line(warm);
+    let allowed = 3.0 * scatter + warm[0].resident as f64 / 16.0;
+    let words = format!("{words}; memory grew by {:.0} KiB, allowed {:.0}", growth / 1024.0, allowed / 1024.0);
+    if growth > allowed { Err(words) } else { Ok(words) }
+}
+
+/// What the line through the samples gains from first to last, and the standard deviation from it, in bytes.
+fn line(samples: &[Sample]) -> (f64, f64) {
+    let count = samples.len() as f64;
+    let mean = samples.iter().map(|sample| sample.resident as f64).sum::<f64>() / count;
+    let middle = (count - 1.0) / 2.0;
+    let points = || samples.iter().enumerate().map(|(x, sample)| (x as f64 - middle, sample.resident as f64 - mean));
+    let slope = points().map(|(x, y)| x * y).sum::<f64>() / points().map(|(x, _)| x * x).sum::<f64>();
+    let scatter = (points().map(|(x, y)| (y - slope * x).powi(2)).sum::<f64>() / count).sqrt();
+    (slope * (count - 1.0), scatter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(resident: impl Fn(u64) -> u64) -> Vec<Sample> {
+        (0..40).map(|n| Sample { resident: resident(n), files: 5, threads: 2 }).collect()
+    }
+
+    #[test]
+    fn what_scatters_is_flat_and_what_grows_is_not() {
+        let noise = |n: u64| 100_000_000 + n * 7919 % 13 * 1_000_000;
+        assert!(judge(&samples(noise)).is_ok());
+        assert!(judge(&samples(|n| noise(n) + n * 2_000_000)).is_err());
+        // Until it is warm it may grow.
+        assert!(judge(&samples(|n| if n < 4 { n << 20 } else { 100 << 20 })).is_ok());
+        assert!(judge(&samples(noise)[..3]).unwrap().contains("too few"));
+        assert!(judge(&[]).is_ok());
+    }
+
+    #[test]
+    fn one_file_or_thread_more_is_seen() {
+        let mut more = samples(|_| 1 << 20);
+        more[30].files = 6;
+        assert!(judge(&more).unwrap_err().contains("files 5 first, 6 most"));
+        let mut more = samples(|_| 1 << 20);
+        more[39].threads = 3;
+        assert!(judge(&more).unwrap_err().contains("threads 2 first, 3 most"));
+    }
+
+    #[test]
+    fn the_process_says_what_it_holds() {
+        let before = Sample::now().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let (most, now) = (1 << 40, Sample::now().unwrap());
+        assert!(before.resident > 1 << 20 && before.resident < most && before.threads > 0);
+        // Other tests of the process open files too.
+        assert!(now.files > 3);
+        drop(file);
+    }
+}

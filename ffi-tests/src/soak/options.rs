@@ -1,0 +1,111 @@
+//! What a run is asked for.
+
+use std::time::Duration;
+
+/// How a soak runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long; at least one world's rounds are done.
+    pub duration: Duration,
+    /// How many threads work at once.
+    pub threads: usize,
+    /// From which all choices follow.
+    pub seed: u64,
+    /// How long one round is. All threads end with it.
+    pub round: Duration,
+    /// After how many rounds the contexts, pools and engines are made anew.
+    pub world: u32,
+    /// Whether every second round has faults; they need the software GPU.
+    pub faults: bool,
+    /// Kinds of work to leave out.
+    pub without: Vec<String>,
+    /// Kinds of work to do; all where it is empty.
+    pub only: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(4),
+            threads: 8,
+            seed: 1,
+            round: Duration::from_secs(1),
+            world: 2,
+            faults: true,
+            without: Vec::new(),
+            only: Vec::new(),
+        }
+    }
+}
+
+/// What the program answers to a command line that it does not understand.
+pub const USAGE: &str = "soak [--seconds N] [--threads N] [--seed N] [--round SECONDS] [--world ROUNDS] [--no-faults] \
+                         [--without KIND,KIND] [--only KIND,KIND]";
+
+impl Options {
+    /// Reads a command line, without the program's name. `--quiet`, which test programs are given, is let by.
+    ///
+    /// # Errors
+    ///
+    /// A word that is no option, or a value that cannot be; `known` are the kinds of work.
+    pub fn read(arguments: impl IntoIterator<Item = String>, known: &[&str]) -> Result<Self, String> {
+        let (mut options, mut arguments) = (Self::default(), arguments.into_iter());
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value: {USAGE}"));
+            match name.as_str() {
+                "--quiet" => {}
+                "--no-faults" => options.faults = false,
+                "--seconds" => options.duration = Duration::from_secs(number(&name, &value()?)?),
+                "--round" => options.round = Duration::from_secs(number(&name, &value()?)?.max(1)),
+                "--threads" => options.threads = number(&name, &value()?)?.clamp(1, 256) as usize,
+                "--world" => options.world = number(&name, &value()?)?.clamp(1, 1 << 20) as u32,
+                "--seed" => options.seed = number(&name, &value()?)?,
+                "--without" => options.without = kinds(&name, &value()?, known)?,
+                "--only" => options.only = kinds(&name, &value()?, known)?,
+                _ => return Err(format!("{name} is no option: {USAGE}")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a kind of work is to be done.
+    pub fn wants(&self, kind: &str) -> bool {
+        let names = |list: &[String]| list.iter().any(|name| name == kind);
+        (self.only.is_empty() || names(&self.only)) && !names(&self.without)
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{name} is {value:?}, but must be a number"))
+}
+
+fn kinds(name: &str, value: &str, known: &[&str]) -> Result<Vec<String>, String> {
+    let kinds: Vec<String> = value.split(',').map(str::to_owned).collect();
+    match kinds.iter().find(|kind| !known.contains(&kind.as_str())) {
+        Some(kind) => Err(format!("{name}: {kind:?} is no kind of work; there are {}", known.join(", "))),
+        None => Ok(kinds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options, String> {
+        Options::read(line.split_whitespace().map(str::to_owned), &["buffers", "views"])
+    }
+
+    #[test]
+    fn a_command_line_changes_what_it_names_and_wrong_words_are_named() {
+        assert_eq!(read("--quiet"), Ok(Options::default()));
+        let options = read("--seconds 9 --threads 2 --seed 7 --no-faults --without views").unwrap();
+        assert_eq!((options.duration, options.threads, options.seed), (Duration::from_secs(9), 2, 7));
+        assert_eq!((options.faults, options.wants("views"), options.wants("buffers")), (false, false, true));
+        assert!(!read("--only views").unwrap().wants("buffers"));
+        for (line, word) in [("--second 1", "--second"), ("--seconds x", "\"x\""), ("--only y", "\"y\"")] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(read("--seed").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! What each thread does now, and who sees when one does nothing any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a thread may be without progress.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One thread's place.
+#[derive(Debug)]
+struct Place {
+    steps: u64,
+    kind: &'static str,
+    doing: &'static str,
+    since: Instant,
+    works: bool,
+}
+
+/// What all threads do.
+#[derive(Debug)]
+pub struct Board {
+    places: Vec<Mutex<Place>>,
+    failures: Mutex<Vec<String>>,
+    failed: AtomicBool,
+    seed: u64,
+    round: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    /// For so many threads.
+    pub fn new(threads: usize, seed: u64) -> Self {
+        let place = || Place { steps: 0, kind: "", doing: "", since: Instant::now(), works: false };
+        let places = (0..threads).map(|_| Mutex::new(place())).collect();
+        Self { places, failures: Mutex::default(), failed: AtomicBool::new(false), seed, round: AtomicU64::new(0) }
+    }
+
+    /// A round begins.
+    pub fn round(&self, number: u64) {
+        self.round.store(number, Ordering::Relaxed);
+    }
+
+    /// A thread begins a step of a kind.
+    pub fn step(&self, thread: usize, kind: &'static str) {
+        let mut place = lock(&self.places[thread]);
+        *place = Place { steps: place.steps + 1, kind, doing: "", since: Instant::now(), works: true };
+    }
+
+    /// A thread does something within its step.
+    pub fn doing(&self, thread: usize, what: &'static str) {
+        let mut place = lock(&self.places[thread]);
+        (place.doing, place.since) = (what, Instant::now());
+    }
+
+    /// A thread ends.
+    pub fn rest(&self, thread: usize) {
+        lock(&self.places[thread]).works = false;
+    }
+
+    /// How many steps all threads began.
+    pub fn steps(&self) -> u64 {
+        self.places.iter().map(|place| lock(place).steps).sum()
+    }
+
+    /// Where a thread is, for people.
+    pub fn describe(&self, thread: usize) -> String {
+        let (round, place) = (self.round.load(Ordering::Relaxed), lock(&self.places[thread]));
+        let Place { steps, kind, doing, since, .. } = &*place;
+        let since = since.elapsed().as_secs_f64();
+        format!("seed {}, round {round}, thread {thread}, step {steps}, {kind}: {doing} (for {since:.1} s)", self.seed)
+    }
+
+    /// Something is wrong: everybody ends.
+    pub fn fail(&self, what: String) {
+        println!("FAILED: {what}");
+        lock(&self.failures).push(what);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Whether something is wrong.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// What is wrong.
+    pub fn failures(&self) -> Vec<String> {
+        lock(&self.failures).clone()
+    }
+
+    /// The first thread that has worked at one thing for longer than `patience`.
+    fn stalled(&self, patience: Duration) -> Option<usize> {
+        self.places.iter().position(|place| {
+            let place = lock(place);
+            place.works && place.since.elapsed() > patience
+        })
+    }
+}
+
+/// Ends the process when a thread makes no progress.
+#[derive(Debug)]
+pub struct Watchdog {
+    end: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Watches a board, until this is dropped.
+    pub fn new(board: &Arc<Board>) -> Self {
+        let (board, end) = (board.clone(), Arc::new((Mutex::new(false), Condvar::new())));
+        let ended = end.clone();
+        let thread = std::thread::spawn(move || {
+            let mut done = lock(&ended.0);
+            while !*done {
+                done = ended.1.wait_timeout(done, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
+                if let Some(thread) = board.stalled(PATIENCE) {
+                    println!("FAILED: no progress: {}", board.describe(thread));
+                    (0..board.places.len()).for_each(|thread| println!("  {}", board.describe(thread)));
+                    std::process::abort();
+                }
+            }
+        });
+        Self { end, thread: Some(thread) }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        *lock(&self.end.0) = true;
+        self.end.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It prints and aborts, and has nothing else to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_too_long_at_one_thing_is_seen_and_one_that_rests_is_not() {
+        let board = Board::new(2, 5);
+        board.step(1, "buffers");
+        board.doing(1, "a copy");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((board.stalled(Duration::from_millis(5)), board.stalled(PATIENCE)), (Some(1), None));
+        assert!(board.describe(1).starts_with("seed 5, round 0, thread 1, step 1, buffers: a copy"));
+        board.rest(1);
+        assert_eq!((board.stalled(Duration::from_millis(5)), board.steps()), (None, 1));
+    }
+}

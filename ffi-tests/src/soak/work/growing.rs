@@ -1,0 +1,44 @@
+//! Buffers that grow and shrink, and virtual memory under two addresses.
+
+use crate::soak::{Done, Hands};
+use cuda_mem::Buffer;
+use cuda_mem::memory::{GrowableBuffer, VirtualMemory, VirtualOptions};
+
+/// One life of a buffer that grows. A step that fails leaves it as it was.
+pub fn step(hands: &mut Hands<'_>) -> Done {
+    let stream = hands.stream()?;
+    hands.doing("virtual memory");
+    let memory = VirtualMemory::new(&hands.world.context, &VirtualOptions::default())?;
+    let unit = memory.granularity();
+    let mut buffer = GrowableBuffer::<u8>::with_capacity(&memory, unit, &stream)?;
+    let mut model = Vec::new();
+    for _ in 0..1 + hands.below(5) {
+        let length = hands.below(3 * unit.min(1 << 17)) + hands.below(2) * unit;
+        hands.doing("growth");
+        let done = if length < model.len() { buffer.shrink_to(length) } else { buffer.grow_to(length).map(drop) };
+        match done {
+            Ok(()) => model.resize(length, 0),
+            Err(error) => {
+                hands.ensure(buffer.len() == model.len(), || format!("changed by a step that failed: {error}"))?;
+                hands.doing("what a step that failed left");
+                hands.same("after a step that failed", &buffer.to_vec()?, &model)?;
+                return Err(error.into());
+            }
+        }
+        let range = hands.range(model.len());
+        let bytes = hands.bytes(range.len().min(4096));
+        buffer.copy_from_slice(range.start, &bytes)?;
+        model[range.start..range.start + bytes.len()].copy_from_slice(&bytes);
+    }
+    hands.doing("a buffer that has grown");
+    hands.same("a buffer that has grown", &buffer.to_vec()?, &model)?;
+    if hands.chance(2) {
+        hands.doing("an alias");
+        let buffer = Buffer::filled(&memory, 100, 7u8, &stream)?;
+        // SAFETY: both buffers are used in order of one stream.
+        let alias = unsafe { memory.map(&memory.physical_memory(&buffer), &stream) }?;
+        drop(buffer);
+        hands.same("an alias", &alias.to_vec()?[..100], &[7; 100])?;
+    }
+    Ok(())
+}

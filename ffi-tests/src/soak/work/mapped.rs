@@ -1,0 +1,98 @@
+//! Mapped memory: stores, guards, device work, words, parts, twins.
+
+use crate::soak::{Done, Hands};
+use cuda_mem::MappedResource;
+
+/// One life of an allocation.
+pub fn step(hands: &mut Hands<'_>) -> Done {
+    let choice = hands.below(hands.world.mapped.len());
+    let (resource, size) = (&hands.world.mapped[choice], hands.size(1 << 16));
+    hands.doing("mapped memory");
+    let mut memory = resource.allocate(size)?;
+    let mut model = hands.bytes(size);
+    memory.copy_from_slice(0, &model)?;
+    let stream = hands.stream()?;
+    for _ in 0..hands.below(10) {
+        let range = hands.range(size);
+        match hands.below(7) {
+            0 => {
+                hands.doing("a device's fill");
+                let byte = hands.number() as u8;
+                memory.device_fill(range.clone(), byte, &stream)?;
+                model[range].fill(byte);
+            }
+            1 => {
+                hands.doing("a read guard");
+                hands.same("a read guard", &memory.read(range.clone())?, &model[range])?;
+            }
+            2 => {
+                hands.doing("a write guard");
+                let bytes = hands.bytes(range.len());
+                let mut guard = memory.write(range.clone())?;
+                guard.copy_from_slice(&bytes);
+                if hands.chance(2) {
+                    guard.finish()?;
+                } else {
+                    // The end of the guard has no way to say it to us; its hook does.
+                    drop(guard);
+                    memory.flush(range.clone())?;
+                }
+                model[range].copy_from_slice(&bytes);
+            }
+            3 => {
+                hands.doing("a device's write");
+                let bytes = hands.bytes(range.len());
+                memory.device_write(range.start, &bytes)?;
+                model[range].copy_from_slice(&bytes);
+            }
+            4 => {
+                hands.doing("a device's read");
+                let mut seen = vec![0; range.len()];
+                memory.device_read(range.start, &mut seen)?;
+                hands.same("what the device sees", &seen, &model[range])?;
+            }
+            5 => {
+                hands.doing("stores and a flush");
+                let bytes = hands.bytes(range.len());
+                memory.store_from_slice(range.start, &bytes)?;
+                memory.flush(range.clone())?;
+                model[range].copy_from_slice(&bytes);
+            }
+            _ => {
+                hands.doing("an invalidate");
+                memory.invalidate(range)?;
+            }
+        }
+    }
+    let mut seen = vec![0; size];
+    memory.copy_to_slice(0, &mut seen)?;
+    hands.same("mapped memory", &seen, &model)?;
+    if hands.chance(2) {
+        return Ok(());
+    }
+    shared(hands, resource, memory, &model)
+}
+
+/// The second half of its life: divided, shared, exported to this process.
+fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: cuda_mem::MappedMemory, model: &[u8]) -> Done {
+    hands.doing("shared mapped memory");
+    let unit = memory.coherence().atom().max(64);
+    let middle = hands.below(model.len() / unit + 1) * unit;
+    let (left, right) = memory.split_at(middle.min(model.len() / unit * unit))?;
+    let border = left.len();
+    drop(left);
+    let memory = right.into_shared();
+    let model = &model[border..];
+    if model.len() >= 16 {
+        let word = hands.number();
+        let cell = memory.cell::<u64>(8)?;
+        cell.store(word)?;
+        hands.ensure(cell.load()? == word, || "a word of shared memory".to_owned())?;
+        memory.copy_from_slice(8, &model[8..16])?;
+    }
+    let twin = resource.import(memory.export()?)?;
+    drop(memory);
+    let mut seen = vec![0; model.len()];
+    twin.copy_to_slice(0, &mut seen)?;
+    hands.same("the twin of mapped memory", &seen, model)
+}

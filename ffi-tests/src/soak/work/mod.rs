@@ -1,0 +1,48 @@
+//! The kinds of work.
+
+mod adaptors;
+mod arrays;
+mod buffers;
+mod engine;
+mod graphs;
+mod growing;
+mod host;
+mod io;
+mod lifetimes;
+mod mapped;
+mod pools;
+mod processes;
+mod sharing;
+mod signals;
+mod transfers;
+mod views;
+
+use super::Work;
+
+/// All kinds, with how often each is done beside the others.
+pub const WORK: [Work; 19] = [
+    Work { name: "buffers", weight: 120, step: buffers::step },
+    Work { name: "transfers", weight: 40, step: transfers::step },
+    Work { name: "engine", weight: 40, step: engine::step },
+    Work { name: "pools", weight: 20, step: pools::step },
+    Work { name: "rings", weight: 10, step: pools::rings },
+    Work { name: "adaptors", weight: 10, step: adaptors::step },
+    Work { name: "mapped", weight: 30, step: mapped::step },
+    Work { name: "registered", weight: 10, step: host::registered },
+    Work { name: "host buffers", weight: 10, step: host::buffers },
+    Work { name: "managed", weight: 10, step: host::managed },
+    Work { name: "growing", weight: 10, step: growing::step },
+    Work { name: "views", weight: 30, step: views::step },
+    Work { name: "arrays", weight: 20, step: arrays::step },
+    Work { name: "io", weight: 15, step: io::step },
+    Work { name: "signals", weight: 10, step: signals::step },
+    Work { name: "graphs", weight: 10, step: graphs::step },
+    Work { name: "sharing", weight: 10, step: sharing::step },
+    Work { name: "processes", weight: 1, step: processes::step },
+    Work { name: "lifetimes", weight: 10, step: lifetimes::step },
+];
+
+/// The names of all kinds.
+pub fn names() -> Vec<&'static str> {
+    WORK.iter().map(|work| work.name).collect()
+}

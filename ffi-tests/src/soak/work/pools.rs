@@ -1,0 +1,107 @@
+//! Pools: given back, kept, used from several threads, ended with live blocks; blocks of one size; rings.
+
+use crate::soak::{Done, Hands};
+use cuda_mem::memory::PinnedMemory;
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, Snapshot, WhenFull};
+use cuda_mem::{Buffer, Error, Stream};
+
+/// One thing done to a pool that others use, or the life of a pool of its own.
+pub fn step(hands: &mut Hands<'_>) -> Done {
+    let world = hands.world;
+    let (pool, fixed) = (&world.pools[hands.below(world.pools.len())], &world.fixed[hands.below(world.fixed.len())]);
+    match hands.below(8) {
+        0 => {
+            hands.doing("a pool's trim");
+            pool.trim_to(hands.below(1 << 20))?;
+        }
+        1 => {
+            hands.doing("a pool's reservation");
+            pool.reserve(hands.below(1 << 18))?;
+        }
+        2 => {
+            hands.doing("a pool's unused memory");
+            pool.release_unused()?;
+        }
+        3 => {
+            hands.doing("a pool that lets a stream go");
+            let stream = hands.stream()?;
+            pool.release_stream(&stream)?;
+        }
+        4 => {
+            hands.doing("a pool's figures");
+            let snapshot = pool.snapshot();
+            let again = Snapshot::from_json(&snapshot.to_json());
+            hands.ensure(again.as_ref().is_ok_and(|again| *again == snapshot), || {
+                format!("{again:?} is {snapshot:?}")
+            })?;
+        }
+        5 => {
+            hands.doing("a pool of one size, trimmed");
+            fixed.trim_to(hands.below(100))?;
+            fixed.reserve(hands.below(40))?;
+        }
+        _ => own(hands)?,
+    }
+    Ok(())
+}
+
+/// A pool that two threads use, and that ends before the last of its memory.
+fn own(hands: &mut Hands<'_>) -> Done {
+    let source = hands.source();
+    hands.doing("a pool of its own");
+    let mut settings = PoolOptions::default();
+    (settings.initial, settings.smallest_growth, settings.maximum) = (0, 1 << 16, 1 << 20);
+    if source.most < 1 << 16 {
+        return Ok(());
+    }
+    settings.largest_growth = 1 << 16;
+    let pool = Pool::new(&source.resource, &settings)?;
+    let seeds = [hands.number(), hands.number()];
+    let work = |seed: u64| -> Result<Buffer<u8, _>, Error> {
+        let (stream, byte) = (Stream::new(pool.context())?, seed as u8);
+        let mut last = Buffer::filled(&pool, 1 + (seed >> 8) as usize % 5000, byte, &stream)?;
+        for round in 0..20 {
+            let other = Buffer::filled(&pool, 1 + (seed >> round) as usize % 9000, byte, &stream)?;
+            drop(std::mem::replace(&mut last, other));
+        }
+        Ok(last)
+    };
+    let buffers = std::thread::scope(|scope| {
+        let threads = seeds.map(|seed| scope.spawn(move || work(seed)));
+        threads.map(|thread| thread.join().map_err(|panic| crate::soak::hands::text(&*panic).to_owned()))
+    });
+    drop(pool);
+    for (buffer, seed) in buffers.into_iter().zip(seeds) {
+        let buffer = buffer??;
+        hands.same("memory of a pool that has ended", &buffer.to_vec()?, &vec![seed as u8; buffer.len()])?;
+    }
+    Ok(())
+}
+
+/// What is written goes through staging.
+pub fn rings(hands: &mut Hands<'_>) -> Done {
+    let world = hands.world;
+    let mut held = hands.take()?;
+    let range = hands.range(held.model.len());
+    let bytes = hands.bytes(range.len());
+    let own;
+    let ring = if hands.chance(8) {
+        hands.doing("a ring of its own");
+        let mut settings = RingOptions::default();
+        settings.when_full = if hands.chance(2) { WhenFull::Refuse } else { WhenFull::Wait };
+        own = RingPool::new(&PinnedMemory::new(&world.context), 4096, &settings)?;
+        &own
+    } else {
+        &world.rings[hands.below(world.rings.len())]
+    };
+    hands.doing("a ring's upload");
+    ring.upload(&mut held.buffer, range.start, &bytes)?;
+    held.model[range].copy_from_slice(&bytes);
+    if hands.chance(10) {
+        hands.doing("a ring's wait");
+        ring.synchronize()?;
+    }
+    held.check(hands)?;
+    hands.keep(held);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Exports to this process, and, on the software GPU, imports as if they were another's.
+
+use crate::descriptors::{at, flipped};
+use crate::soak::{Done, Hands, Trouble};
+use cuda_mem::ipc::{Channel, Export, PoolExport};
+use cuda_mem::memory::{DeviceMemory, DevicePool, VirtualMemory, VirtualOptions};
+use cuda_mem::{Buffer, Event};
+
+/// One export with its imports.
+pub fn step(hands: &mut Hands<'_>) -> Done {
+    let (stream, other) = (hands.stream()?, hands.stream()?);
+    let bytes = hands.bytes(1000);
+    match hands.below(4) {
+        0 => {
+            hands.doing("a pool's export");
+            let Some(pool) = &hands.world.shareable else { return Ok(()) };
+            let memory = Buffer::from_slice(pool, &bytes, &stream)?.into_shared();
+            let (file, mut of_pool) = pool.export()?.into_parts();
+            let mut of_memory = memory.slice(10..900)?.export()?;
+            if hands.world.software && hands.chance(2) {
+                // The exporter's work is done when another process hears of it.
+                stream.synchronize()?;
+                of_pool = flip(&of_pool)?;
+                of_memory = flip(&of_memory)?;
+            }
+            hands.doing("a pool's import");
+            let pool = DevicePool::import(&hands.world.context, PoolExport::from_parts(file, of_pool))?;
+            let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
+            let two = pool.import_buffer::<u8>(&of_memory, &other)?;
+            drop(pool);
+            hands.same("one import", &one.to_vec()?, &bytes[10..900])?;
+            drop(one);
+            hands.same("another import", &two.to_vec()?, &bytes[10..900])?;
+            // The exporter's end comes last, as its documentation asks for.
+            drop(two);
+            other.synchronize()?;
+            stream.synchronize()?;
+        }
+        1 => {
+            hands.doing("virtual memory's export");
+            let mut options = VirtualOptions::default();
+            options.shareable = true;
+            let virtual_memory = VirtualMemory::new(&hands.world.context, &options)?;
+            let memory = Buffer::from_slice(&virtual_memory, &bytes, &stream)?.into_shared();
+            let export = virtual_memory.export(&memory.slice(10..)?)?;
+            let import = virtual_memory.import::<u8>(export, &stream)?;
+            hands.same("virtual memory's import", &import.to_vec()?, &bytes[10..])?;
+        }
+        2 => {
+            hands.doing("plain memory's export");
+            let plain = DeviceMemory::new(&hands.world.context);
+            let memory = Buffer::from_slice(&plain, &bytes, &stream)?.into_shared();
+            let import = plain.import_buffer::<u8>(&memory.export()?, &other)?;
+            drop(memory);
+            hands.same("plain memory's import", &import.to_vec()?, &bytes)?;
+        }
+        _ => {
+            hands.doing("a channel");
+            let (mut here, mut there) = Channel::pair()?;
+            let event = Event::shareable(&hands.world.context)?;
+            event.record(&stream)?;
+            here.send(&hands.world.mapped[0].allocate(1000)?.into_shared().export()?)?;
+            here.send_bytes(&bytes)?;
+            let Export::Mapped(export) = there.receive()? else { return Err("no mapped memory came".into()) };
+            let memory = hands.world.mapped[0].import(export)?;
+            hands.ensure(memory.len() == 1000, || "mapped memory of another size came".to_owned())?;
+            hands.same("bytes of a channel", &there.receive_bytes()?, &bytes)?;
+            event.synchronize()?;
+        }
+    }
+    Ok(())
+}
+
+/// As if it were another process's.
+fn flip(descriptor: &cuda_mem::ipc::Descriptor) -> Done<cuda_mem::ipc::Descriptor> {
+    flipped(descriptor, at::NONCE).map_err(|error| Trouble::Wrong(error.to_string()))
+}

@@ -1,0 +1,48 @@
+//! Copies to and from the host that go on while other work is done: kept, dropped, scoped.
+
+use crate::soak::{Done, Hands};
+use cuda_mem::buffer::transfer_scope;
+
+/// Uploads and downloads.
+pub fn step(hands: &mut Hands<'_>) -> Done {
+    let mut held = hands.take()?;
+    let range = hands.range(held.model.len());
+    let bytes = hands.bytes(range.len());
+    match hands.below(4) {
+        0 => {
+            hands.doing("a transfer, there and back");
+            let up = held.buffer.upload(range.start, bytes.clone())?;
+            let down = held.buffer.download(range.start, vec![0; range.len()])?;
+            hands.same("a download", &down.wait()?, &bytes)?;
+            hands.same("what was uploaded", &up.wait()?, &bytes)?;
+        }
+        1 => {
+            hands.doing("transfers that nobody waits for");
+            let up = held.buffer.upload(range.start, bytes.clone())?;
+            let down = held.buffer.download(range.start, vec![0; range.len()].into_boxed_slice())?;
+            drop(down);
+            drop(up);
+        }
+        2 => {
+            hands.doing("a scope of transfers");
+            let mut seen = vec![0; range.len()];
+            transfer_scope(|scope| {
+                scope.upload(&mut held.buffer, range.start, &bytes)?;
+                scope.download(&held.buffer, range.start, &mut seen)
+            })?;
+            hands.same("what a scope downloaded", &seen, &bytes)?;
+        }
+        _ => {
+            hands.doing("a transfer asked for its end");
+            let up = held.buffer.upload(range.start, bytes.clone())?;
+            while !up.is_done()? {
+                std::thread::yield_now();
+            }
+            drop(up);
+        }
+    }
+    held.model[range].copy_from_slice(&bytes);
+    held.check(hands)?;
+    hands.keep(held);
+    Ok(())
+}

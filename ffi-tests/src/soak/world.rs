@@ -1,0 +1,280 @@
+//! What the threads of some rounds share: contexts, sources of memory, engines.
+
+use super::held::Held;
+use crate::Setup;
+use cuda_mem::adaptor::{
+    AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
+    Retry, Statistics, Tracking,
+};
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
+use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::memory::kind::{Any, Pinned};
+use cuda_mem::memory::{
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
+    SharedResource, VirtualMemory, VirtualOptions,
+};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
+use cuda_mem::signal::{SignalKernels, Signals};
+use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The size of a block of the pools of one size.
+const BLOCK: usize = 4096;
+/// How many buffers threads leave to each other.
+const LEFT: usize = 16;
+
+/// A source of memory.
+#[derive(Debug)]
+pub struct Source {
+    /// Its name.
+    pub name: &'static str,
+    /// The source.
+    pub resource: SharedResource,
+    /// The most that is asked of it at once, in bytes.
+    pub most: usize,
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub struct World {
+    /// The first device's primary context.
+    pub context: Context,
+    /// The second device's, if there is one.
+    pub far: Option<Context>,
+    /// Whether the linked-in software GPU serves.
+    pub software: bool,
+    /// All sources.
+    pub sources: Vec<Source>,
+    /// Pools over some of them.
+    pub pools: Vec<Pool<Any>>,
+    /// Pools of one size.
+    pub fixed: Vec<FixedSizePool<Any>>,
+    /// Rings of pinned memory.
+    pub rings: Vec<RingPool<Pinned>>,
+    /// Copies by CPU and driver.
+    pub engine: CopyEngine,
+    /// Device memory that the CPU addresses: coherent where the device offers it, and never so.
+    pub mapped: Vec<MappedResource>,
+    /// Flags and rings.
+    pub signals: Signals,
+    /// What serves them on the device.
+    pub kernels: SignalKernels,
+    /// A pool that other processes may import.
+    pub shareable: Option<DevicePool>,
+    /// Held to read by who captures, and to write by who lets the CPU wait for the whole context, which the driver
+    /// refuses while a stream captures, and the capture is lost.
+    pub captures: RwLock<()>,
+    statistics: Statistics<Any>,
+    tracking: Tracking<Any>,
+    limit: Limit<Any>,
+    guards: Vec<Guarded<Any>>,
+    left: Mutex<Vec<Held>>,
+}
+
+impl World {
+    /// Makes all of it. What the device lacks is left out.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn new(setup: &Setup, seed: u64) -> Result<Self> {
+        let context = &setup.context;
+        let far = match setup.driver.device_count()? {
+            0 | 1 => None,
+            _ => Some(setup.driver.device(1)?.primary_context()?),
+        };
+        let mapped = [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent];
+        let mapped = mapped.into_iter().map(|wish| MappedResource::with_coherence(context, wish));
+        let mapped = mapped.collect::<Result<Vec<_>>>()?;
+        let mut shareable = None;
+        let mut sources = plain(context, &mapped, &mut shareable)?;
+        let (mut pools, mut fixed) = (Vec::new(), Vec::new());
+        for (number, source) in sources.iter().enumerate() {
+            pools.push(Pool::new(&source.resource, &pool_settings(number))?);
+            let mut settings = FixedSizeOptions::default();
+            (settings.blocks_per_slab, settings.maximum) = (16, 64 * BLOCK);
+            fixed.push(FixedSizePool::new(&source.resource, BLOCK, &settings)?);
+        }
+        let rings = [RingOptions::default(), RingOptions::default()];
+        let rings = rings.iter().map(|settings| RingPool::new(&PinnedMemory::new(context), 1 << 18, settings));
+        let rings = rings.collect::<Result<Vec<_>>>()?;
+
+        let device = DeviceMemory::new(context).share();
+        let statistics = Statistics::new(&pools[0]);
+        let limit = Limit::new(&statistics, 4 << 20);
+        let tracking = Tracking::new(&limit);
+        let failing = FailureInjection::new(&device, [FailWhen::Chance { probability: 0.2, seed }]);
+        let retry = Retry::new(&failing, 4, |_, _| AfterFailure::Again);
+        let fallback = Fallback::new(&failing, &pools[0])?;
+        let aligned = Aligned::new(&Logging::new(&device, std::io::sink()), 4096)?;
+        let recording = Recording::new(&Pool::new(&PinnedMemory::new(context).share(), &pool_settings(1))?, 1000);
+        let mut settings = GuardOptions::default();
+        settings.quarantine = 1 << 18;
+        let guards =
+            vec![Guarded::new(&device, &settings)?, Guarded::new(&PinnedMemory::new(context).share(), &settings)?];
+        let mut add = |name, resource: SharedResource, most| sources.push(Source { name, resource, most });
+        for pool in &pools {
+            add("a pool", pool.share(), 1 << 16);
+        }
+        for pool in &fixed {
+            add("a pool of one size", pool.share(), BLOCK);
+        }
+        add("tracked memory within a limit", tracking.share(), 1 << 16);
+        add("memory that fails at times", failing.share(), 1 << 14);
+        add("memory asked for again", retry.share(), 1 << 14);
+        add("memory of two sources", fallback.share(), 1 << 14);
+        add("aligned memory", aligned.share(), 1 << 14);
+        add("recorded memory", recording.share(), 1 << 16);
+        for guarded in &guards {
+            add("guarded memory", guarded.share(), 1 << 12);
+        }
+        let mut staging = StagingOptions::default();
+        (staging.slot_size, staging.slots, staging.lanes) = (16 << 10, 4, 3);
+        let engine = CopyEngine::builder(context)
+            .profile_cache(ProfileCache::Off)
+            .measuring(Measuring::OnRequest)
+            .staging(staging)
+            .threads(Arc::new(ThreadPool::new(2)))
+            .build()?;
+        let signals = Signals::new(context)?;
+        let kernels = SignalKernels::of(context)?;
+        let (context, software) = (context.clone(), setup.is_software());
+        let left = Mutex::default();
+        Ok(Self {
+            context,
+            far,
+            software,
+            sources,
+            pools,
+            fixed,
+            rings,
+            engine,
+            mapped,
+            signals,
+            kernels,
+            shareable,
+            captures: RwLock::default(),
+            statistics,
+            tracking,
+            limit,
+            guards,
+            left,
+        })
+    }
+
+    /// Leaves a buffer to whoever takes it.
+    pub fn leave(&self, held: Held) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = if left.len() < LEFT { None } else { Some(left.remove(0)) };
+        left.push(held);
+        drop(left);
+        // Outside of the lock: its end may wait.
+        drop(gone);
+    }
+
+    /// A buffer that somebody left.
+    pub fn take_left(&self) -> Option<Held> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// When no thread works: checks what was left, ends it, and compares all accounts with that.
+    ///
+    /// # Errors
+    ///
+    /// Bytes differ, or something is held that nobody has.
+    pub fn settle(&self) -> core::result::Result<(), String> {
+        let words = |error: Error| format!("at the end of a round, without faults: {error}");
+        while let Some(held) = self.take_left() {
+            crate::same(held.from, &held.buffer.to_vec().map_err(words)?, &held.model)?;
+        }
+        self.context.synchronize().map_err(words)?;
+        let live: Vec<u64> = self.pools.iter().map(|pool| pool.statistics().blocks.current).collect();
+        let fixed: Vec<u64> = self.fixed.iter().map(|pool| pool.statistics().blocks.current).collect();
+        let rings: Vec<u64> = self.rings.iter().map(|ring| ring.statistics().used.current).collect();
+        if live.iter().chain(&fixed).chain(&rings).any(|live| *live != 0) {
+            return Err(format!("pools have live blocks that nobody has: {live:?}, {fixed:?}, {rings:?}"));
+        }
+        let counted = self.statistics.counts();
+        if (counted.bytes.current, counted.blocks.current, self.limit.used()) != (0, 0, 0) {
+            return Err(format!("adaptors count what nobody has: {counted:?}, {} of the limit", self.limit.used()));
+        }
+        if !self.tracking.live().is_empty() {
+            return Err(format!("tracked, and nobody's: {:?}", self.tracking.live()));
+        }
+        for guarded in &self.guards {
+            let damage = guarded.check().map_err(words)?;
+            if !damage.is_empty() {
+                return Err(format!("damaged: {damage:?}"));
+            }
+        }
+        self.engine.trim();
+        if self.engine.reserved_staging() != 0 {
+            return Err(format!("{} bytes of staging are nobody's", self.engine.reserved_staging()));
+        }
+        for pool in &self.pools {
+            pool.release_unused().map_err(words)?;
+            let reserved = pool.statistics().reserved.current;
+            if reserved != 0 {
+                return Err(format!("a pool without blocks has {reserved} bytes: {pool:?}"));
+            }
+        }
+        for pool in &self.fixed {
+            pool.release_unused().map_err(words)?;
+            let reserved = pool.statistics().reserved.current;
+            if reserved != 0 {
+                return Err(format!("a pool of one size without blocks has {reserved} bytes: {pool:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Small steps, and a limit that is met.
+fn pool_settings(number: usize) -> PoolOptions {
+    let mut settings = PoolOptions::default();
+    (settings.initial, settings.smallest_growth, settings.largest_growth) = (0, 1 << 17, 1 << 18);
+    (settings.maximum, settings.front_capacity) = (2 << 20, 1 << 17);
+    settings.reuse = [Reuse::Wait, Reuse::WhenPassed, Reuse::SameStreamOnly][number % 3];
+    settings.trace_capacity = if number % 4 == 1 { 1000 } else { 0 };
+    settings.tracking = if number % 4 == 2 { Tracked::Names } else { Tracked::No };
+    settings
+}
+
+/// The sources that the driver and vkgdr are.
+fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
+    let (device, options) = (context.device(), DriverPoolOptions::default());
+    let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);
+    let mut sources = Vec::new();
+    let mut add = |name, resource: SharedResource| sources.push(Source { name, resource, most: 1 << 16 });
+    add("device memory", DeviceMemory::new(context).share());
+    add("pinned memory", PinnedMemory::new(context).share());
+    if has(Feature::DevicePools)? {
+        add("the driver's pool", DevicePool::new(context, &options)?.share());
+    }
+    if has(Feature::SharedPools)? {
+        let mut options = options.clone();
+        options.shareable = true;
+        let pool = DevicePool::new(context, &options)?;
+        add("a shareable pool", pool.share());
+        *shareable = Some(pool);
+    }
+    if has(Feature::HostPools)? {
+        add("a pool of pinned memory", PinnedPool::new(context, &options)?.share());
+    }
+    if has(Feature::Managed)? {
+        add("managed memory", ManagedMemory::new(context)?.share());
+    }
+    if has(Feature::ManagedPools)? {
+        add("a pool of managed memory", ManagedPool::new(context, &options)?.share());
+    }
+    if has(Feature::VirtualMemory)? {
+        add("virtual memory", VirtualMemory::new(context, &VirtualOptions::default())?.share());
+    }
+    if has(Feature::HostNumaVirtualMemory)? {
+        add("virtual memory of the host", VirtualMemory::host_numa(context, 0, &VirtualOptions::default())?.share());
+    }
+    for resource in mapped {
+        add("mapped memory", resource.share());
+    }
+    Ok(sources)
+}

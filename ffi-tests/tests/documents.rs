@@ -1,0 +1,212 @@
+//! What the documents say of the sources is so: names and tests that the parity page states are there, links lead somewhere, and
+//! no page of the guide is left out of the doc tests.
+
+use ffi_tests::compilers::root;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The text of each file under a folder whose name ends so, with its path.
+fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the folder is there") {
+            let path = entry.expect("the folder is readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if extensions.iter().any(|extension| path.extension().is_some_and(|found| found == *extension)) {
+                found.push((path.clone(), read(&path)));
+            }
+        }
+    }
+    found
+}
+
+/// What stands between backticks.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_'))
+}
+
+// ---- docs/parity.md ----
+
+const TESTS: &str = "## Their tests, and ours";
+
+#[test]
+fn every_test_that_the_parity_page_names_is_there() {
+    let sources = [files("ffi-tests/tests", &["rs"]), files("cuda-mem/src", &["rs"])].concat();
+    let page = read("docs/parity.md");
+    let (_, tests) = page.split_once(TESTS).expect("the page has this part");
+    // In the rows of tables, and a name of several words: a test.
+    let named: BTreeSet<&str> = tests
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .flat_map(code)
+        .filter(|name| name.matches('_').count() >= 2 && !name.contains('/'))
+        .collect();
+    assert!(named.len() > 40, "only {} names were found", named.len());
+    let there = |name: &&str| {
+        let (function, made) = (format!("fn {name}("), format!("\"{name}\""));
+        sources.iter().any(|(_, text)| text.contains(&function) || text.contains(&made))
+    };
+    let missing: Vec<_> = named.iter().filter(|name| !there(name)).collect();
+    assert!(missing.is_empty(), "docs/parity.md names tests that are not there: {missing:#?}");
+}
+
+/// What a source file defines, and which types it defines or implements something for.
+struct Definitions {
+    names: BTreeSet<String>,
+    types: BTreeSet<String>,
+}
+
+impl Definitions {
+    fn of(text: &str) -> Self {
+        let (mut names, mut types) = (BTreeSet::new(), BTreeSet::new());
+        for line in text.lines() {
+            let line = line.trim_start();
+            let own = line.strip_prefix("pub ").unwrap_or(line);
+            let defined: Vec<&str> = words(own).collect();
+            for pair in defined.windows(2) {
+                if ["fn", "struct", "enum", "trait", "mod", "type", "const", "union"].contains(&pair[0]) {
+                    names.insert(pair[1].to_owned());
+                }
+                // The macros that make adaptors.
+                if pair[1] == "holds" {
+                    names.insert(pair[0].to_owned());
+                }
+            }
+            // Fields and variants.
+            if let Some(first) = defined.first()
+                && own.strip_prefix(first).is_some_and(|rest| rest.starts_with([':', ',', '(', '{', ' ']))
+            {
+                names.insert((*first).to_owned());
+            }
+            if ["impl", "unsafe impl", "struct", "enum", "trait"].iter().any(|start| own.starts_with(start)) {
+                types.extend(words(own).map(str::to_owned));
+            }
+        }
+        Self { names, types }
+    }
+
+    /// `Type::name`.
+    fn has(&self, kind: &str, name: &str) -> bool {
+        self.names.contains(name)
+            && (self.types.contains(kind) || kind == "SharedBuffer" && self.types.contains("Buffer"))
+    }
+}
+
+#[test]
+fn every_name_of_ours_on_the_parity_page_is_there() {
+    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"])].concat();
+    let sources: Vec<Definitions> = sources.iter().map(|(_, text)| Definitions::of(text)).collect();
+    let header: BTreeSet<String> =
+        files("include", &["hpp"]).iter().flat_map(|(_, text)| words(text)).map(str::to_owned).collect();
+    let page = read("docs/parity.md");
+    let (names, _) = page.split_once(TESTS).expect("the page has this part");
+    // Not ours: the standard library's, and the name of a file.
+    let others = ["MaybeUninit", "libvkgdr.so.1"];
+
+    let (mut count, mut missing) = (0, Vec::new());
+    for line in names.lines().filter(|line| line.starts_with("| ")) {
+        // A bar within a cell is escaped.
+        let line = line.replace("\\|", "/");
+        let ours = line.split('|').nth(2).expect("a row has three cells");
+        for text in code(ours).filter(|text| !others.contains(text)) {
+            for name in words(text).filter(|name| name.len() > 1 && !others.contains(name)) {
+                count += 1;
+                if !header.contains(name) && !sources.iter().any(|source| source.names.contains(name)) {
+                    missing.push(text.to_owned());
+                }
+            }
+            let path: Vec<&str> = words(text.split('(').next().unwrap_or(text)).collect();
+            if let (Some((kind, name)), true) = (text.split_once("::"), path.len() == 2)
+                && kind.starts_with(char::is_uppercase)
+                && !sources.iter().any(|source| source.has(path[0], path[1]))
+            {
+                missing.push(format!("{name} of {kind}"));
+            }
+        }
+    }
+    assert!(count > 250, "only {count} names were found");
+    assert!(missing.is_empty(), "docs/parity.md says these are ours: {missing:#?}");
+}
+
+// ---- Links and pages ----
+
+/// The documents that people read.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut documents = [files("docs", &["md"]), files("examples", &["md"])].concat();
+    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+        documents.push((root().join(name), read(name)));
+    }
+    documents
+}
+
+/// A document without its programs.
+fn prose(text: &str) -> String {
+    let mut within = false;
+    let outside = text.lines().filter(|line| {
+        let fence = line.starts_with("```");
+        within ^= fence;
+        !within && !fence
+    });
+    outside.collect::<Vec<_>>().join("\n")
+}
+
+/// The name by which a link reaches a heading.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let (mut count, mut broken) = (0, Vec::new());
+    for (path, text) in documents() {
+        let text = prose(&text);
+        let inline = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+        let named = text.lines().filter(|line| line.starts_with('[')).filter_map(|line| line.split_once("]: "));
+        for target in inline.chain(named.map(|(_, target)| target)) {
+            if target.starts_with("https://") {
+                continue;
+            }
+            count += 1;
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let there = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let found = match heading {
+                "" => there.exists(),
+                _ => fs::read_to_string(&there).is_ok_and(|text| {
+                    prose(&text).lines().any(|line| line.starts_with('#') && anchor(line) == heading)
+                }),
+            };
+            if !found {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(count > 60, "only {count} links were found");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_page_of_the_guide_is_a_doc_test_and_is_found() {
+    let (module, index) = (read("ffi-tests/src/guide.rs"), read("docs/README.md"));
+    let pages = files("docs/guide", &["md"]);
+    assert!(pages.len() >= 8, "only {} pages were found", pages.len());
+    for (path, _) in pages {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("names of pages are text").to_owned();
+        assert!(module.contains(&format!("docs/guide/{name}\"")), "ffi-tests/src/guide.rs lacks {name}");
+        assert!(index.contains(&format!("(guide/{name})")), "docs/README.md lacks {name}");
+    }
+}
