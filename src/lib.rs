@@ -1,7 +1,8 @@
 //! The C library of cuda-mem. Its documentation for users is include/cudamem.h, which is made of these modules.
 //!
 //! It knows handles, status codes, the layout of options, and where panics stop; what it does is cuda-mem's. Functions and
-//! types have their C names, and their documentation here is what C programmers read.
+//! types have their C names, and their documentation here is what C programmers read. It decides nothing that `cuda-mem` could
+//! decide. A Rust program uses `cuda-mem`; as a Rust library this one is for the tests alone.
 
 #![allow(non_camel_case_types, reason = "types of the interface have their C names")]
 #![allow(clippy::missing_safety_doc, reason = "the header says once what holds of all pointers")]

@@ -139,6 +139,15 @@ impl Context {
 
     /// Makes the context current on this thread until the guard ends; then the one before is current again.
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// let context = driver.device(0)?.primary_context()?;
+    /// let bound = context.bind()?;
+    /// // Here calls of other libraries find the context current.
+    /// drop(bound);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The context has been destroyed, or the driver has shut down.
@@ -211,6 +220,16 @@ impl Context {
     }
 
     /// Sets what is called with each such error; `None` ends it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// context.set_drop_error_hook(Some(Arc::new(|error| eprintln!("{error}"))));
+    /// // Without a hook, or beside it, at times:
+    /// assert_eq!(context.take_drop_errors().errors, []);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
         self.inner.drop_errors.set_hook(hook);
     }

@@ -122,6 +122,18 @@ impl Driver {
     }
 
     /// Chooses the libraries.
+    ///
+    /// ```
+    /// use cuda_mem::Driver;
+    /// // SAFETY: the software GPU is linked in, and no library is named.
+    /// let driver = unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }?;
+    /// assert_eq!(&*driver.provider().library, "softgpu");
+    ///
+    /// // SAFETY: there is no such library.
+    /// let error = unsafe { Driver::builder().cuda("/there/is/none.so").load() }.unwrap_err();
+    /// assert!(error.to_string().contains("/there/is/none.so"));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn builder() -> DriverBuilder {
         DriverBuilder::default()
     }

@@ -19,6 +19,18 @@ use cuda_sys::{CUresult, MissingSymbol};
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why something failed. One variant for each thing that a caller can do something about.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// use cuda_mem::{Buffer, Error, memory::DeviceMemory};
+/// match Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1 << 50, &stream) {
+///     Err(Error::OutOfMemory { requested, free, .. }) => assert!(free < Some(requested)),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

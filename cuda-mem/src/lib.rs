@@ -3,6 +3,10 @@
 //! The libraries of the driver are found and loaded when the program runs; nothing of CUDA is needed to build, and a
 //! program starts on a machine that has none. The examples here run on the software GPU (feature `softgpu`).
 //!
+//! This crate is the safe facade: types for memory, streams and their order, over the raw tables of [`cuda_sys`] and
+//! [`vkgdr_sys`]. It opens no libraries by itself and knows no Vulkan: where a driver comes from is `cuda_sys`'s matter, how mapped
+//! memory is made the vkgdr library's.
+//!
 //! ```
 //! use cuda_mem::{Driver, MappedResource};
 //!
@@ -28,6 +32,7 @@
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`view`] | arrays in memory: layouts, views, copies between them |
+//! | [`interchange`] | memory to and from other libraries: DLPack, array interfaces, Arrow |
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
@@ -39,6 +44,7 @@
 //! # Features
 //!
 //! - `vkgdr` (default) links the vkgdr library in.
+//! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
 //! - `ndarray` gives the elements of views on the CPU as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 

@@ -1,7 +1,18 @@
 //! What the conformance tests share: which libraries serve, patterns of bytes, and what a test needs to run.
 //!
 //! The tests run over whatever the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else over the system's
-//! driver, else over the software GPU. They print which it was.
+//! driver, else over the software GPU. They print which it was. This crate alone may know all the others; none knows it.
+//!
+//! A test is a function that takes the driver under test, and leaves nothing behind:
+//!
+//! ```
+//! use ffi_tests::alone;
+//! alone(|setup| {
+//!     let stream = cuda_mem::Stream::new(&setup.context)?;
+//!     Ok(stream.synchronize()?)
+//! })
+//! .expect("the driver serves");
+//! ```
 
 pub mod c_calls;
 pub mod c_library;

@@ -1,4 +1,4 @@
-//! What the documents say of the sources is so: names and tests that the parity page states are there, links lead somewhere, and
+//! What the documents say of the sources is so: the names and tests that they state are there, links lead somewhere, and
 //! no page of the guide is left out of the doc tests.
 
 use ffi_tests::compilers::root;
@@ -38,29 +38,43 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_'))
 }
 
-// ---- docs/parity.md ----
+// ---- Names ----
 
 const TESTS: &str = "## Their tests, and ours";
 
-#[test]
-fn every_test_that_the_parity_page_names_is_there() {
-    let sources = [files("ffi-tests/tests", &["rs"]), files("cuda-mem/src", &["rs"])].concat();
-    let page = read("docs/parity.md");
-    let (_, tests) = page.split_once(TESTS).expect("the page has this part");
+/// How many tests the rows of tables name, and those of them that are not there.
+fn tests_that_are_missing(page: &str) -> (usize, Vec<&str>) {
+    let folders = ["ffi-tests", "cuda-mem/src", "cuda-sys/src", "softgpu", "src", "tools", "vkgdr"];
+    let sources: Vec<_> = folders.iter().flat_map(|folder| files(folder, &["rs"])).collect();
     // In the rows of tables, and a name of several words: a test.
-    let named: BTreeSet<&str> = tests
+    let named: BTreeSet<&str> = page
         .lines()
         .filter(|line| line.starts_with("| "))
         .flat_map(code)
-        .filter(|name| name.matches('_').count() >= 2 && !name.contains('/'))
+        .filter(|name| name.matches('_').count() >= 2 && words(name).next() == Some(name))
         .collect();
-    assert!(named.len() > 40, "only {} names were found", named.len());
     let there = |name: &&str| {
         let (function, made) = (format!("fn {name}("), format!("\"{name}\""));
         sources.iter().any(|(_, text)| text.contains(&function) || text.contains(&made))
     };
-    let missing: Vec<_> = named.iter().filter(|name| !there(name)).collect();
+    (named.len(), named.into_iter().filter(|name| !there(name)).collect())
+}
+
+#[test]
+fn every_test_that_the_parity_page_names_is_there() {
+    let page = read("docs/parity.md");
+    let (_, tests) = page.split_once(TESTS).expect("the page has this part");
+    let (count, missing) = tests_that_are_missing(tests);
+    assert!(count > 40, "only {count} names were found");
     assert!(missing.is_empty(), "docs/parity.md names tests that are not there: {missing:#?}");
+}
+
+#[test]
+fn every_test_that_holds_a_promise_of_reliability_is_there() {
+    let page = read("docs/reliability.md");
+    let (count, missing) = tests_that_are_missing(&page);
+    assert!(count > 40, "only {count} names were found");
+    assert!(missing.is_empty(), "docs/reliability.md names tests that are not there: {missing:#?}");
 }
 
 /// What a source file defines, and which types it defines or implements something for.
@@ -105,10 +119,15 @@ impl Definitions {
     }
 }
 
+/// What our crates define, file by file.
+fn definitions() -> Vec<Definitions> {
+    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"]), files("softgpu/src", &["rs"])].concat();
+    sources.iter().map(|(_, text)| Definitions::of(text)).collect()
+}
+
 #[test]
 fn every_name_of_ours_on_the_parity_page_is_there() {
-    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"])].concat();
-    let sources: Vec<Definitions> = sources.iter().map(|(_, text)| Definitions::of(text)).collect();
+    let sources = definitions();
     let header: BTreeSet<String> =
         files("include", &["hpp"]).iter().flat_map(|(_, text)| words(text)).map(str::to_owned).collect();
     let page = read("docs/parity.md");
@@ -139,6 +158,28 @@ fn every_name_of_ours_on_the_parity_page_is_there() {
     }
     assert!(count > 250, "only {count} names were found");
     assert!(missing.is_empty(), "docs/parity.md says these are ours: {missing:#?}");
+}
+
+#[test]
+fn every_method_that_the_guide_names_is_there() {
+    let (sources, mut count, mut missing) = (definitions(), 0, Vec::new());
+    for (page, text) in files("docs/guide", &["md"]) {
+        for name in prose(&text).lines().flat_map(code) {
+            // `Type::method`, `module::Type::method`, or with arguments behind.
+            let path: Vec<&str> = name.split('(').next().unwrap_or(name).split("::").collect();
+            if let [.., kind, method] = path[..]
+                && kind.starts_with(char::is_uppercase)
+                && words(method).next() == Some(method)
+            {
+                count += 1;
+                if !sources.iter().any(|source| source.has(kind, method)) {
+                    missing.push(format!("{}: {name}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(count > 60, "only {count} methods were found");
+    assert!(missing.is_empty(), "these are not there: {missing:#?}");
 }
 
 // ---- Links and pages ----
@@ -200,7 +241,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn every_page_of_the_guide_is_a_doc_test_and_is_found() {
+fn every_page_of_the_guide_is_a_doc_test_and_every_document_is_found() {
     let (module, index) = (read("ffi-tests/src/guide.rs"), read("docs/README.md"));
     let pages = files("docs/guide", &["md"]);
     assert!(pages.len() >= 8, "only {} pages were found", pages.len());
@@ -208,5 +249,10 @@ fn every_page_of_the_guide_is_a_doc_test_and_is_found() {
         let name = path.file_name().and_then(|name| name.to_str()).expect("names of pages are text").to_owned();
         assert!(module.contains(&format!("docs/guide/{name}\"")), "ffi-tests/src/guide.rs lacks {name}");
         assert!(index.contains(&format!("(guide/{name})")), "docs/README.md lacks {name}");
+    }
+    for entry in fs::read_dir(root().join("docs")).expect("the folder is there") {
+        let name = entry.expect("the folder is readable").file_name().to_string_lossy().into_owned();
+        let found = name == "README.md" || index.contains(&format!("({name})")) || index.contains(&format!("({name}/"));
+        assert!(found, "docs/README.md lacks {name}");
     }
 }

@@ -4,6 +4,7 @@
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{Accessibility, DevicePool, DriverPoolOptions, ResourceHandle};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::suite::{Outcome, WISHES};
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -143,6 +144,44 @@ fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
         // The next access in the same atoms posts them first.
         assert_eq!(buffer.read(90..310)?[..], [vec![0; 10], vec![7; 200], vec![0; 10]].concat());
         assert_eq!(buffer.to_vec()?[100..300], [7; 200]);
+        Ok(())
+    })
+}
+
+#[test]
+fn writes_of_a_failed_flush_do_not_reach_the_memorys_next_user() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: a failing flush: it needs the software GPU's faults");
+            return Ok(());
+        }
+        let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let (pool, stream) = (Pool::new(&resource, &PoolOptions::default())?, Stream::new(&setup.context)?);
+        let fails = |call| softgpu::Fault::call("vkgdr_memory_flush_checked", call, CUresult::CUDA_ERROR_UNKNOWN);
+        for faults in [1, 2] {
+            let mut buffer = Buffer::<u8, _>::zeroed(&pool, 1000, &stream)?;
+            let address = buffer.device_pointer();
+            let mut guard = buffer.write(100..300)?;
+            guard.fill(7);
+            softgpu::faults((1..=faults).map(fails));
+            drop(guard);
+            let closed = buffer.close();
+            softgpu::faults([]);
+            assert_eq!(setup.context.take_drop_errors().errors.len(), 1, "the guard's flush");
+            // While the writes cannot be posted, nobody else is given the memory.
+            match closed {
+                Ok(()) => assert_eq!(faults, 1),
+                Err(refused) => {
+                    assert_eq!(faults, 2);
+                    refused.value.close()?;
+                }
+            }
+            let mut next = Buffer::filled(&pool, 1000, 9u8, &stream)?;
+            assert_eq!(next.device_pointer(), address, "the pool gives the same memory again");
+            same("the device", &next.to_vec()?, &[9; 1000])?;
+            same("the CPU", &next.read(..)?, &[9; 1000])?;
+            same("the device, after the CPU's look", &next.to_vec()?, &[9; 1000])?;
+        }
         Ok(())
     })
 }

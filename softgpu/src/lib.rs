@@ -34,7 +34,30 @@
 //! # Ok::<(), cuda_sys::MissingSymbol>(())
 //! ```
 //!
-//! A function that softgpu does not serve is absent from its table: nothing here only pretends.
+//! A function that softgpu does not serve is absent from its table: nothing here only pretends. It knows the driver's interface,
+//! and nothing of `cuda-mem`: that it serves other programs too (as the library `libcuda.so.1`, from the package
+//! `softgpu-cdylib`) is what keeps it honest.
+//!
+//! What a test does with it: choose the machine, let a call fail, and look at what is left.
+//!
+//! ```
+//! use cuda_sys::CUresult;
+//! use softgpu::{FUNCTIONS, Fault, Settings};
+//! softgpu::configure(Settings { devices: 1, memory: 1 << 30, ..Default::default() })?;
+//! softgpu::faults([Fault::call("cuMemAlloc_v2", 1, CUresult::CUDA_ERROR_OUT_OF_MEMORY)]);
+//! let (mut context, mut memory) = (std::ptr::null_mut(), 0);
+//! // SAFETY: results are written to variables of ours.
+//! unsafe {
+//!     assert_eq!(FUNCTIONS.cuInit.unwrap()(0), CUresult::CUDA_SUCCESS);
+//!     assert_eq!(FUNCTIONS.cuDevicePrimaryCtxRetain.unwrap()(&mut context, 0), CUresult::CUDA_SUCCESS);
+//!     assert_eq!(FUNCTIONS.cuCtxSetCurrent.unwrap()(context), CUresult::CUDA_SUCCESS);
+//!     assert_eq!(FUNCTIONS.cuMemAlloc_v2.unwrap()(&mut memory, 4096), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+//!     assert_eq!(FUNCTIONS.cuMemAlloc_v2.unwrap()(&mut memory, 4096), CUresult::CUDA_SUCCESS);
+//! }
+//! let left: Vec<_> = softgpu::ledger().entries.iter().map(|entry| entry.kind).collect();
+//! assert_eq!(left, [softgpu::Kind::PrimaryContext, softgpu::Kind::DeviceMemory]);
+//! # Ok::<(), softgpu::SettingsError>(())
+//! ```
 //!
 //! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. The
 //! environment also asks for faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which

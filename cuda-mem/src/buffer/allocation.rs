@@ -3,7 +3,7 @@
 use crate::context::{ForeignOwner, Liveness};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
@@ -16,6 +16,8 @@ pub(super) struct Allocation {
     pub exposed: AtomicU64,
     /// Freed already, or handed out.
     ended: bool,
+    /// A flush failed: there may be writes of the CPU that no device has seen.
+    unposted: AtomicBool,
 }
 
 /// Where memory came from, and who frees it.
@@ -40,7 +42,7 @@ pub(super) struct Foreign {
 
 impl Allocation {
     pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
-        Self { block, origin, home, exposed: AtomicU64::new(0), ended: false }
+        Self { block, origin, home, exposed: AtomicU64::new(0), ended: false, unposted: AtomicBool::new(false) }
     }
 
     pub fn context(&self) -> &Context {
@@ -55,6 +57,27 @@ impl Allocation {
             Origin::Resource(resource) => resource.accessibility(),
             Origin::Foreign(foreign) => foreign.accessibility,
         }
+    }
+
+    /// Posts the CPU's writes of a range that lies within, in bytes.
+    pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        match &self.origin {
+            Origin::Resource(resource) if length != 0 => {
+                resource.flush(start, length).inspect_err(|_| self.unposted.store(true, Ordering::Relaxed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Posts what a failed flush left, when the work so far is done. Else it would be posted at some time over what the
+    /// device wrote for the memory's next user. While that fails, the memory is not freed.
+    #[cold]
+    fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
+        if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
+            self.home.synchronize()?;
+            resource.invalidate(self.block.host_pointer, self.block.size)?;
+        }
+        Ok(())
     }
 
     /// The ordinal of the device that the memory lies on; none for memory of the host.
@@ -74,7 +97,12 @@ impl Allocation {
             return Ok(());
         }
         match &self.origin {
-            Origin::Resource(resource) => self.free(resource)?,
+            Origin::Resource(resource) => {
+                if self.unposted.load(Ordering::Relaxed) {
+                    self.post_leftovers(resource)?;
+                }
+                self.free(resource)?;
+            }
             // Its owner may free it as soon as this returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.synchronize()?,

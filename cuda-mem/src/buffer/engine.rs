@@ -54,10 +54,7 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
     }
 
     fn flush(&self, place: &Place<'_>) -> Result<()> {
-        match self.resource() {
-            Some(resource) if place.size > 0 => resource.flush(place.host, place.size),
-            _ => Ok(()),
-        }
+        self.flush_bytes(place.host, place.size)
     }
 
     fn hand_over(&self, place: &Place<'_>) -> Result<()> {

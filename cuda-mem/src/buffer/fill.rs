@@ -103,10 +103,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             // borrows the buffer.
             unsafe { host_copy::store(pattern.as_ptr(), element, size_of::<T>()) };
         }
-        match self.resource() {
-            Some(resource) => resource.flush(start.cast(), range.len() * size_of::<T>()),
-            None => Ok(()),
-        }
+        self.flush_bytes(start.cast(), range.len() * size_of::<T>())
     }
 
     fn set(

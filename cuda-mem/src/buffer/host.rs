@@ -1,8 +1,8 @@
 //! Buffers as slices of the CPU's, where it may address the memory.
 
-use super::Buffer;
+use super::{Access, Buffer};
 use crate::Result;
-use crate::resource::HostAccessible;
+use crate::resource::{HostAccessible, Kind};
 use bytemuck::AnyBitPattern;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -50,12 +50,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     }
 
     fn post(&self, range: &Range<usize>) -> Result<()> {
-        match self.resource() {
-            Some(resource) if !range.is_empty() => {
-                resource.flush(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
-            }
-            _ => Ok(()),
-        }
+        self.flush_bytes(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
     }
 
     /// The elements' address and number, for a slice. An empty range has no address.
@@ -64,6 +59,13 @@ impl<T, K: HostAccessible> Buffer<T, K> {
             return (core::ptr::dangling_mut(), 0);
         }
         (self.host_pointer().wrapping_add(range.start), range.len())
+    }
+}
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Posts the CPU's writes of a range of the memory, in bytes, which the CPU addresses.
+    pub(crate) fn flush_bytes(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.hold.allocation().flush(start, length)
     }
 }
 

@@ -390,6 +390,20 @@ impl<T, K: Kind> Buffer<T, K> {
     /// Frees the memory in order of the home stream, as a drop does, and gives errors. A part of divided memory only ends:
     /// the last one frees.
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;
+    /// match buffer.close() {
+    ///     Ok(()) => {}
+    ///     // The buffer is there again: try later, or let its drop try.
+    ///     Err(refused) => eprintln!("{} elements are still there: {}", refused.value.len(), refused.error),
+    /// }
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The driver refuses; the buffer is given back.

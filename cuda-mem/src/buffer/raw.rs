@@ -39,6 +39,22 @@ impl<T, K: Kind> Buffer<T, K> {
 
     /// As [`from_raw`](Self::from_raw), and holds `owner` until the work on the memory is done.
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use std::sync::Arc;
+    /// // Another library's array, of which the address is known.
+    /// let theirs = Arc::new(Buffer::from_slice(&memory, &[1u32, 2, 3], &stream)?);
+    /// let pointer = theirs.device_pointer();
+    ///
+    /// // SAFETY: three numbers lie there while the owner lives, and nobody else uses them meanwhile.
+    /// let ours = unsafe { Buffer::<u32>::from_raw_with_owner(pointer, 3, theirs, &stream) }?;
+    /// assert_eq!(ours.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`from_raw`](Self::from_raw).

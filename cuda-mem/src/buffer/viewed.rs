@@ -21,6 +21,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn mark_busy(&self);
     /// Waits for the device work, if there may be any.
     fn settle(&self) -> Result<()>;
+    /// Posts the CPU's writes of a range that lies within.
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()>;
 }
 
 impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
@@ -62,6 +64,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn settle(&self) -> Result<()> {
         self.settle()
+    }
+
+    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        self.flush_bytes(start, length)
     }
 }
 

@@ -12,6 +12,20 @@
 //! | [`Route`], [`Way`] | what a copy connects, and how it is done |
 //! | [`MachineProfile`], [`ProfileCache`] | what the ways take, and where that is kept |
 //! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | who helps with large copies |
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! use cuda_mem::copy::CopyEngine;
+//! use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+//! let engine = CopyEngine::new(&context)?; // one for a program; any number of threads use it
+//! let mut buffer = Buffer::<f32, _>::zeroed(&DeviceMemory::new(&context), 1000, &Stream::new(&context)?)?;
+//! engine.write(&mut buffer, 100, &[1.5; 800])?; // returns when device work given after this sees it
+//! let mut seen = [0.0; 2];
+//! engine.read(&buffer, 99, &mut seen)?;
+//! assert_eq!(seen, [0.0, 1.5]);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
 
 mod builder;
 mod cache;

@@ -11,6 +11,25 @@
 //!
 //! **Life.** Memory that others have is not freed under them. Whoever drops the buffer defers the free until the last
 //! consumer has let go; [`SharedBuffer::close`](crate::SharedBuffer::close) is refused until then.
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! use cuda_mem::interchange::{Consumer, ExportOptions};
+//! use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+//! let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();
+//! let square = buffer.tensor().with_layout(0, &[2, 2], None)?;
+//!
+//! // To a library that works on a stream of its own, which waits for ours.
+//! let theirs = Stream::new(&context)?;
+//! let exported = square.to_dlpack(&ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() })?;
+//! assert_eq!(exported.check()?.tensor().shape(), [2, 2]);
+//!
+//! // To one that asks for an array interface.
+//! assert!(square.cuda_array_interface()?.to_json().contains("\"typestr\":\"<f4\""));
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
 
 pub mod array_interface;
 pub mod arrow;

@@ -374,6 +374,16 @@ impl Deadline {
 /// Takes connections at a path. The file is removed when this is dropped.
 ///
 /// Who may connect, the permissions of the file and of its folder say.
+///
+/// ```
+/// use cuda_mem::ipc::{Channel, Listener};
+/// let path = std::env::temp_dir().join(format!("cuda-mem-{}.socket", std::process::id()));
+/// let listener = Listener::bind(&path)?;
+/// let there = std::thread::spawn(move || Channel::connect(path)?.send_bytes(b"hello")); // in another process
+/// assert_eq!(listener.accept()?.receive_bytes()?, b"hello");
+/// # there.join().expect("no panic")?;
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,

@@ -64,6 +64,17 @@ impl MappedMemory {
 
     /// Writes by CPU stores, and does not flush: for several writes before one [`flush`](Self::flush).
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let mut memory = cuda_mem::MappedResource::new(&context)?.allocate(4096)?;
+    /// for row in 0..8 {
+    ///     memory.store_from_slice(row * 512, &[row as u32; 16])?;
+    /// }
+    /// memory.flush(..)?; // once for all
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The bytes do not fit at `offset`; earlier device work failed.

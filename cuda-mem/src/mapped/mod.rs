@@ -15,6 +15,21 @@
 //! [`Buffer`](crate::Buffer)s are allocated from a [`MappedResource`] too, of kind [`Mapped`](crate::memory::kind::Mapped):
 //! typed, with a home stream, and read and written by the CPU through guards.
 //!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! use cuda_mem::MappedResource;
+//! let mut memory = MappedResource::new(&context)?.allocate(4096)?;
+//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores, and the flush that they need
+//! let mut guard = memory.write(64..72)?; // a slice, flushed when the guard ends
+//! guard.copy_from_slice(b"straight");
+//! guard.finish()?;
+//! let mut seen = [0u8; 8];
+//! memory.device_read(64, &mut seen)?; // what the device sees
+//! assert_eq!(&seen, b"straight");
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+//!
 //! # When is a CPU write visible?
 //!
 //! A write is *posted* when it is flushed: device work given to the driver after that sees it. A kernel that runs

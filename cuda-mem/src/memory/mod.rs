@@ -1,4 +1,36 @@
-//! Sources of memory.
+//! Sources of memory: what buffers are allocated from.
+//!
+//! | source | where | by whom it is addressed |
+//! |---|---|---|
+//! | [`DeviceMemory`], [`DevicePool`] | on the device: plain, the driver's pools | devices |
+//! | [`VirtualMemory`] | physical memory behind reserved addresses; [buffers that grow](GrowableBuffer) without copies | devices |
+//! | [`PinnedMemory`], [`PinnedPool`] | page-locked memory of the host, of NUMA nodes too | the CPU and devices |
+//! | [`RegisteredMemory`] | memory that the program has already | the CPU and devices |
+//! | [`ManagedMemory`], [`ManagedPool`] | moves between host and devices | the CPU and devices |
+//! | [`MappedResource`](crate::MappedResource) | on the device | the CPU and devices |
+//! | [`GraphMemory`](crate::GraphMemory) | of a graph's launches | devices |
+//!
+//! Each is a [`ResourceHandle`], cheap to clone, and knows the [`kind`] of its memory in its type; a [`SharedResource`] is any of
+//! them. [Pools](crate::pool) and [adaptors](crate::adaptor) stand before them and are handles too. What a device may lack is a
+//! [`Feature`](crate::Feature), asked beforehand.
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
+//! use cuda_mem::{Buffer, Feature, Support};
+//! let mut sources: Vec<SharedResource> = vec![DeviceMemory::new(&context).share(), PinnedMemory::new(&context).share()];
+//! if context.device().supports(Feature::Managed)? == Support::Yes {
+//!     sources.push(ManagedMemory::new(&context)?.share());
+//! }
+//! for source in &sources {
+//!     let buffer = Buffer::from_slice(source, &[1u8, 2, 3], &stream)?; // of kind `Any`: asked, not known
+//!     assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+//!     println!("{:?}", buffer.accessibility());
+//! }
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
 
 mod device;
 mod managed;

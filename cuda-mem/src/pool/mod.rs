@@ -130,6 +130,22 @@ impl<K: Kind> Pool<K> {
 
     /// A pool that asks `fallback` for single blocks, where it has no memory and cannot grow.
     ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::memory::{DevicePool, DriverPoolOptions};
+    /// let mut options = PoolOptions::default();
+    /// options.maximum = 4 << 20;
+    /// let fallback = DevicePool::new(&context, &DriverPoolOptions::default())?;
+    /// let pool = Pool::with_fallback(&memory, &fallback, &options)?;
+    /// let large = Buffer::<u8, _>::zeroed(&pool, 16 << 20, &stream)?; // more than the pool may have
+    /// assert!(pool.statistics().reserved.current <= 4 << 20);
+    /// # drop(large);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`new`](Self::new); or the fallback is of another device or driver, or its memory may be addressed by others.
@@ -257,6 +273,22 @@ impl<K> Pool<K> {
     }
 
     /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// # use cuda_mem::{Buffer, memory::DeviceMemory, pool::{BlockState, Pool, PoolOptions}};
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
+    /// let weights = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
+    /// let snapshot = pool.snapshot();
+    /// let used = snapshot.regions.iter().flat_map(|region| &region.blocks).filter(|block| block.state == BlockState::Allocated);
+    /// assert_eq!(used.map(|block| block.size).collect::<Vec<_>>(), [4096]);
+    /// let text = snapshot.to_json(); // for `cuda-mem pool-map`
+    /// # assert!(text.contains("regions"));
+    /// # drop(weights);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn snapshot(&self) -> Snapshot {
         let mut given: HashMap<u64, Arc<str>> = HashMap::new();
         for block in self.leak_report().into_iter().flat_map(|report| report.blocks) {

@@ -37,6 +37,27 @@ pub struct OutOfMemoryInfo {
 ///
 /// No lock of the pool is held. What the hook owns of the pool's memory keeps the pool alive, and the pool the hook, until
 /// it is freed.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = cuda_mem::Stream::new(&context)?;
+/// use cuda_mem::pool::{Pool, PoolOptions};
+/// use cuda_mem::{Buffer, memory::DeviceMemory};
+/// use std::sync::{Arc, Mutex};
+/// // What the program could do without.
+/// let cache = Arc::new(Mutex::new(Vec::new()));
+/// let theirs = Arc::clone(&cache);
+/// let mut options = PoolOptions::default();
+/// options.maximum = 4 << 20;
+/// options.on_out_of_memory = Some(Arc::new(move |_| theirs.lock().is_ok_and(|mut cache| cache.pop().is_some())));
+///
+/// let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
+/// cache.lock().expect("nobody panicked").push(Buffer::<u8, _>::zeroed(&pool, 3 << 20, &stream)?);
+/// let needed = Buffer::<u8, _>::zeroed(&pool, 2 << 20, &stream)?; // the cache has given way
+/// # assert_eq!((needed.len(), cache.lock().expect("nobody panicked").len()), (2 << 20, 0));
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
 pub type OutOfMemoryHook = Arc<dyn Fn(&OutOfMemoryInfo) -> bool + Send + Sync>;
 
 /// What account a pool keeps of the blocks that are there, for [`Pool::leak_report`](super::Pool::leak_report). With one, a

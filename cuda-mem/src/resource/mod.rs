@@ -56,6 +56,43 @@ impl Block {
 ///
 /// Programs allocate with [`Buffer`](crate::Buffer); they implement this trait for sources of their own.
 ///
+/// ```
+/// use cuda_mem::memory::{Accessibility, Block, MemoryResource, PinnedMemory, ResourceHandle, SharedResource};
+/// use cuda_mem::{Buffer, Context, Result, Stream};
+/// use std::sync::Arc;
+///
+/// /// Pinned memory whose allocations are printed.
+/// #[derive(Debug)]
+/// struct Talkative(SharedResource);
+///
+/// // SAFETY: the blocks are those of another resource, which keeps the promise.
+/// unsafe impl MemoryResource for Talkative {
+///     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+///         println!("{size} bytes");
+///         self.0.allocate(size, alignment, stream)
+///     }
+///     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+///         // SAFETY: the caller's contract.
+///         unsafe { self.0.deallocate(block, stream) }
+///     }
+///     fn abandon(&self, block: Block) {
+///         self.0.abandon(block);
+///     }
+///     fn context(&self) -> &Context {
+///         self.0.context()
+///     }
+///     fn accessibility(&self) -> Accessibility {
+///         self.0.accessibility()
+///     }
+/// }
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = Stream::new(&context)?;
+/// let source = Arc::new(Talkative(PinnedMemory::new(&context).share()));
+/// assert_eq!(Buffer::from_slice(&source, &[1u8, 2, 3], &stream)?.to_vec()?, [1, 2, 3]);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+///
 /// # Safety
 ///
 /// A block that [`allocate`](Self::allocate) gave is valid, for whom [`accessibility`](Self::accessibility) names and

@@ -1,6 +1,6 @@
 //! Signals between the CPU, streams and kernels that run: flags, counters, and rings of items.
 //!
-//! A kernel launch and the wait for its end take about 9 us; a flag that a running kernel answers takes 1.5. What is here
+//! A kernel launch and the wait for its end take about 8 us; a flag that a running kernel answers takes 1.5. What is here
 //! is for programs that keep a kernel running and talk to it, and for streams that wait for the CPU, or tell it where they
 //! are.
 //!
@@ -40,8 +40,8 @@
 //!
 //! Looking is what takes time, over PCIe 1 us and more; writing is posted and takes none. So a word lies where the one who
 //! waits looks: in [mapped](Placement::Mapped) device memory for kernels and streams, in [pinned](Placement::Pinned)
-//! memory for the CPU. Measured on an H200, a round trip from the CPU to a kernel and back takes 1.48 us so, 1.78 with both
-//! words pinned, and 2.35 to 2.60 with the answer in mapped memory. A ring's tail and items lie where its consumer looks,
+//! memory for the CPU. Measured on an H200, a round trip from the CPU to a kernel and back takes 1.53 us so, 2.32 with both
+//! words pinned, and 2.09 to 2.31 with the answer in mapped memory. A ring's tail and items lie where its consumer looks,
 //! its head where its producer does. Where there is no mapped memory, or only non-coherent, all is pinned;
 //! [`Signals::why_not_mapped`] tells why. The caller may choose otherwise.
 //!

@@ -115,9 +115,6 @@ impl Memory<'_> {
 
     /// Shows a range that the CPU has written to device work from now on.
     pub fn post(&self, start: usize, length: usize) -> Result<()> {
-        match self.resource() {
-            Some(resource) if length != 0 => resource.flush(self.host_pointer().wrapping_add(start), length),
-            _ => Ok(()),
-        }
+        self.buffer().map_or(Ok(()), |buffer| buffer.flush(self.host_pointer().wrapping_add(start), length))
     }
 }

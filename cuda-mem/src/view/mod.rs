@@ -9,6 +9,22 @@
 //! | take parts | [`sliced`](StridedView::sliced), [`permuted`](StridedView::permuted), [`reshaped`](StridedView::reshaped), [`broadcast_to`](StridedView::broadcast_to) |
 //! | copy | [`copy_from`](StridedView::copy_from), [`copy_from_with`](StridedView::copy_from_with), [`to_vec`](StridedView::to_vec) |
 //! | reach elements by the CPU | [`read`](StridedView::read), [`write`](StridedView::write) |
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! use cuda_mem::view::Index;
+//! use cuda_mem::{Buffer, memory::PinnedMemory};
+//! let mut matrix = Buffer::from_slice(&PinnedMemory::new(&context), &[1u32, 2, 3, 4, 5, 6], &stream)?;
+//! let column = matrix.view(&[2, 3])?.sliced(&[Index::ALL, Index::At(1)])?;
+//! assert_eq!(column.to_vec::<u32>()?, [2, 5]);
+//!
+//! let mut turned = Buffer::<u32, _>::zeroed(&PinnedMemory::new(&context), 6, &stream)?;
+//! turned.view_mut(&[3, 2])?.copy_from(&matrix.view(&[2, 3])?.permuted(&[1, 0])?)?;
+//! assert_eq!(turned.to_vec()?, [1, 4, 2, 5, 3, 6]);
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
 
 mod copy;
 mod error;

@@ -51,8 +51,8 @@ pub fn choose(functions: &[String], random: &mut Numbers) -> Vec<Fault> {
     let chosen: Vec<_> = functions.iter().filter(|_| number(3) == 0).collect();
     let fault = |name: &String| {
         let code = CODES[number(CODES.len() as u64) as usize];
-        // From one call in 16 to one in 1024.
-        let pace = 16 << number(7);
+        // From one call in 8 to one in 1024.
+        let pace = 8 << number(7);
         Fault { when: When::Every(pace + number(pace)), ..Fault::call(name, 1, code) }
     };
     chosen.into_iter().map(fault).collect()

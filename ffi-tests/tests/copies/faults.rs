@@ -100,7 +100,7 @@ fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
                     if number % 3 == 0 {
                         bench.engine.trim(); // so that lanes are made while calls fail
                     }
-                    softgpu::faults([Fault::call(&function, number, code)]);
+                    softgpu::faults([Fault::call(function, number, code)]);
                     let outcome = bench.run();
                     let injected = softgpu::injected();
                     softgpu::faults([]);
@@ -114,7 +114,7 @@ fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
             // Some are made good: without room for staging the driver has its own, and what cannot be asked is taken as the worst.
             let of_the_copies = ["cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"];
             assert!(
-                failed > places / 2 || !of_the_copies.contains(&&*function),
+                failed > places / 2 || !of_the_copies.contains(&function),
                 "{function}: only {failed} of {} faults were told",
                 2 * places
             );

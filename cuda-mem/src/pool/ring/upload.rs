@@ -70,7 +70,7 @@ impl<K: HostAccessible> RingPool<K> {
         let (start, size) = (staged.host_pointer().cast::<u8>(), size_of_val(piece));
         // SAFETY: the block has that size, nobody else has it, and all work of its former users is done: rings see to it.
         unsafe { host_copy::store(piece.as_ptr().cast(), start, size) };
-        self.upstream().flush(start, size)?;
+        staged.flush_bytes(start, size)?;
         // The stores may be streaming ones, which the start of a copy does not wait for.
         host_copy::store_fence();
         // SAFETY: every element was written.
