@@ -2,6 +2,8 @@
 
 #[path = "../ffi-tests/src/c_calls/mod.rs"]
 mod c_calls;
+#[path = "../ffi-tests/src/random_bytes.rs"]
+mod random_bytes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,13 +19,9 @@ fn main() {
         for thread in 0..THREADS {
             let calls = &calls;
             scope.spawn(move || {
-                let mut state = thread;
-                let mut next = || {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    (state >> 56) as u8
-                };
+                let mut random = random_bytes::RandomBytes(thread);
                 while Instant::now() < end {
-                    let tally = c_calls::run(&(0..20_000).map(|_| next()).collect::<Vec<u8>>());
+                    let tally = c_calls::run(&random.by_ref().take(20_000).collect::<Vec<u8>>());
                     calls.fetch_add(tally.succeeded + tally.refused, Ordering::Relaxed);
                 }
             });

@@ -26,6 +26,7 @@ pub mod interface;
 pub mod kernel;
 pub mod memory_cases;
 pub mod pool_workloads;
+pub mod random_bytes;
 pub mod soak;
 pub mod suite;
 pub mod timing;

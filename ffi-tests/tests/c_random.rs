@@ -1,6 +1,7 @@
 //! Random sequences of calls of the C library, on one thread and on several: no crash, no defect, and nothing left behind.
 
 use ffi_tests::c_calls::{Tally, load, run};
+use ffi_tests::random_bytes::RandomBytes;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
@@ -66,12 +67,7 @@ fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
 }
 
 fn random(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..count).map(|_| next()).collect()
+    RandomBytes(seed).take(count).collect()
 }
 
 #[test]

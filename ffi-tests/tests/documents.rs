@@ -1,13 +1,10 @@
 //! What the documents say of the sources is so: the names and tests that they state are there, links lead somewhere, and
 //! no page of the guide is left out of the doc tests.
 
+use ffi_tests::compilers::root;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
