@@ -248,6 +248,7 @@ impl Tensor {
     }
 
     /// The same array, which nobody may write.
+    #[must_use]
     pub fn into_read_only(self) -> Self {
         Self { read_only: true, ..self }
     }

@@ -120,6 +120,7 @@ impl StridedLayout {
     }
 
     /// A layout without gaps of the same shape. It keeps the order of this layout's strides, as numpy's order "K" does.
+    #[must_use]
     pub fn to_dense(&self) -> Self {
         if self.is_dense() {
             return self.clone();

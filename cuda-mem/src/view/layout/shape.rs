@@ -138,6 +138,7 @@ impl StridedLayout {
     /// assert_eq!((rows.flattened().shape(), rows.flattened().strides()), (&[5, 12][..], &[24, 1][..]));
     /// # Ok::<(), cuda_mem::view::LayoutError>(())
     /// ```
+    #[must_use]
     pub fn flattened(&self) -> Self {
         let (shape, strides): (Numbers, Numbers) = match self.ndim() {
             _ if self.is_empty() => ([0][..].into(), [0][..].into()),
@@ -183,6 +184,7 @@ impl StridedLayout {
     }
 
     /// Leaves out the axes of extent 1.
+    #[must_use]
     pub fn squeezed(&self) -> Self {
         let (shape, strides) = match self.is_empty() {
             true => ([0][..].into(), [0][..].into()),
