@@ -576,7 +576,8 @@ fn a_pool_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outco
             println!("skipped: a failing event: it needs the software GPU's faults");
             return Ok(());
         }
-        let failing = || ["cuEventRecord", "cuEventCreate"].map(|call| Fault::call(call, 1, CUresult::CUDA_ERROR_UNKNOWN));
+        let failing =
+            || ["cuEventRecord", "cuEventCreate"].map(|call| Fault::call(call, 1, CUresult::CUDA_ERROR_UNKNOWN));
         let stream = Stream::new(&setup.context)?;
         // Its memory is unmapped at once: what still uses it would be seen.
         let source = VirtualMemory::new(&setup.context, &VirtualOptions::default())?;
@@ -584,7 +585,8 @@ fn a_pool_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outco
         let block = Buffer::filled(&pool, 4096, 1u8, &stream)?;
         let ring = RingPool::new(&source, 4096, &RingSettings::default())?;
         let staged = Buffer::filled(&ring, 4096, 1u8, &stream)?;
-        for end in [Box::new(move || drop((block, pool))) as Box<dyn FnOnce()>, Box::new(move || drop((staged, ring)))] {
+        for end in [Box::new(move || drop((block, pool))) as Box<dyn FnOnce()>, Box::new(move || drop((staged, ring)))]
+        {
             delay(&stream)?;
             softgpu::faults(failing());
             end();

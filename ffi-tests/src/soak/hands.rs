@@ -60,13 +60,13 @@ impl<'a> Hands<'a> {
             let number = number.unwrap_or(0);
             self.board.step(self.thread, work[number].name);
             let done = catch_unwind(AssertUnwindSafe(|| (work[number].step)(self)));
-            let done = done.and_then(|done| {
+            let done = done.map(|done| {
                 // Seen now, it is this step's, or of one that goes on beside it.
                 let misuse = softgpu::misuse();
-                Ok(match misuse.first() {
+                match misuse.first() {
                     None => done,
                     Some(misuse) => Err(Trouble::Wrong(format!("misused: {misuse}; the step gave {done:?}"))),
-                })
+                }
             });
             match self.judge(done.unwrap_or_else(|panic| Err(Trouble::Wrong(format!("a panic: {}", text(&*panic)))))) {
                 Ok(end) => self.account.ended(number, end),

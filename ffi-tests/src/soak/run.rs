@@ -83,7 +83,7 @@ impl Run<'_> {
             self.samples.push(sample);
         }
         drop((reporter, watchdog));
-        judge(&self.samples).map(|words| println!("{words}"))?;
+        judge(&self.samples, self.options.threads).map(|words| println!("{words}"))?;
         let idle = self.account.idle();
         if !idle.is_empty() && !self.board.has_failed() {
             return Err(format!("nothing was done of {}; run it for longer", idle.join(", ")));
