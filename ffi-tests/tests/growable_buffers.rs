@@ -8,6 +8,7 @@ use cuda_mem::memory::{
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
+use softgpu::Fault;
 use std::error::Error as StdError;
 
 fn memory(setup: &Setup) -> Result<VirtualMemory, Error> {
@@ -48,6 +49,30 @@ fn growth_in_place_keeps_address_and_values() -> Outcome {
         // Asking for less than there is changes nothing.
         assert_eq!(buffer.grow_to(5)?, Growth::InPlace);
         assert_eq!(buffer.len(), 8 * unit);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_growth_that_is_undone_waits_for_what_it_began() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: a failing fill: it needs the software GPU's faults");
+            return Ok(());
+        }
+        let (stream, memory) = (Stream::new(&setup.context)?, memory(setup)?);
+        let unit = memory.granularity();
+        for capacity in [4, 1] {
+            let mut buffer = GrowableBuffer::<u8>::with_capacity(&memory, capacity * unit, &stream)?;
+            let _ = buffer.grow_to(10)?;
+            delay(&stream)?;
+            // The rest of the first chunk is being zeroed when the second cannot be.
+            softgpu::faults([Fault::call("cuMemsetD8Async", 2, CUresult::CUDA_ERROR_UNKNOWN)]);
+            let grown = buffer.grow_to(2 * unit);
+            softgpu::faults([]);
+            assert!(grown.is_err() && stream.is_done()?, "the growth was undone under work on its memory");
+            assert_eq!(buffer.to_vec()?, [0; 10]);
+        }
         Ok(())
     })
 }

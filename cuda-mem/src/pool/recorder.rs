@@ -39,6 +39,21 @@ pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     }
 }
 
+/// Waits for streams of which no event could be had, at a pool's end.
+pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
+    streams.iter().try_for_each(|stream| {
+        if captures(stream)? {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "stream",
+                value: "capturing a graph".into(),
+                rule: "memory that was freed on it stays until the context ends; end pools outside of captures",
+            });
+        }
+        stream.synchronize()
+    })
+}
+
 impl Clock for Recorder {
     type Stream = Stream;
     type Event = Arc<Event>;

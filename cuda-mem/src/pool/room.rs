@@ -4,7 +4,7 @@
 use super::central::{Core, GRANULARITY, MOST_STREAMS, State};
 use super::heap::Effort;
 use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
-use super::recorder::{captures, reach};
+use super::recorder::{drain, reach};
 use crate::context::Liveness;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::resource::{Block, SharedResource};
@@ -277,18 +277,7 @@ impl Core {
     fn end(&self) -> Result<()> {
         let mut result = self.wait_for_freed();
         let pending: Vec<Stream> = self.state().heap.order.streams().into_iter().cloned().collect();
-        // No event could be had of these.
-        let waited = pending.iter().try_for_each(|stream| match captures(stream) {
-            Ok(true) => Err(Error::InvalidArgument {
-                call: "Pool::drop",
-                argument: "stream",
-                value: "capturing a graph".into(),
-                rule: "memory that was freed on it stays until the context ends; end pools outside of captures",
-            }),
-            Ok(false) => stream.synchronize(),
-            Err(error) => Err(error),
-        });
-        let settled = match waited {
+        let settled = match drain("Pool::drop", &pending) {
             Err(error) if !error.is_teardown() => {
                 result = result.and(Err(error));
                 self.state().heap.take_empty(0)

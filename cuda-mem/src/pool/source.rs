@@ -2,6 +2,7 @@
 
 use crate::context::Liveness;
 use crate::graph::RelaxedCalls;
+use crate::pool::recorder::drain;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 
@@ -61,12 +62,13 @@ impl Source {
         unsafe { self.upstream.deallocate(block, &self.own) }
     }
 
-    /// Gives all regions back at a pool's end. `synchronize` waits for the work that may use them.
+    /// Gives all regions back at a pool's end. `synchronize` waits for the work that may use them, and gives the streams
+    /// of which no event could be had. Where these cannot be waited for, the regions are left to their context.
     pub fn end(
         &self,
         doing: &'static str,
         regions: impl Iterator<Item = Block>,
-        synchronize: impl FnOnce() -> Result<()>,
+        synchronize: impl FnOnce() -> (Result<()>, Vec<Stream>),
     ) {
         let context = self.upstream.context();
         match context.liveness() {
@@ -74,10 +76,10 @@ impl Source {
             Liveness::Gone => regions.for_each(|block| self.upstream.abandon(block)),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
-                // Work that failed has ended too.
-                let mut result = synchronize();
-                for block in regions {
-                    result = self.free(block).and(result);
+                let (mut result, streams) = synchronize();
+                match drain(doing, &streams) {
+                    Err(error) if !error.is_teardown() => result = result.and(Err(error)),
+                    _ => regions.for_each(|block| result = self.free(block).and(result.clone())),
                 }
                 if let Err(error) = result
                     && !error.is_teardown()

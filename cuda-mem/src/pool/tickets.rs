@@ -119,6 +119,11 @@ impl<S: Clone + PartialEq, E> Tickets<S, E> {
         self.lines[line.0].as_ref().map_or(0, |line| line.fresh)
     }
 
+    /// The streams that tickets name.
+    pub fn streams(&self) -> impl Iterator<Item = &S> {
+        self.lines.iter().flatten().filter(|line| line.tickets > 0).map(|line| &line.stream)
+    }
+
     /// Whether a ticket is known to wait for nothing any more.
     pub fn is_past(&self, ticket: Ticket) -> bool {
         self.lines[ticket.line.0].as_ref().is_none_or(|line| ticket.epoch <= line.passed)

@@ -1,7 +1,10 @@
 //! What was done, of each kind of work.
 
+use cuda_mem::DropError;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +28,15 @@ struct Line([AtomicU64; 4]);
 pub struct Account {
     kinds: Vec<(&'static str, Line)>,
     verified: AtomicU64,
-    drop_errors: AtomicU64,
+    /// By what was being done, with the newest's words.
+    drop_errors: Mutex<BTreeMap<&'static str, (u64, String)>>,
 }
 
 impl Account {
     /// Of these kinds.
     pub fn new(kinds: &[&'static str]) -> Self {
         let kinds = kinds.iter().map(|kind| (*kind, Line::default())).collect();
-        Self { kinds, verified: AtomicU64::new(0), drop_errors: AtomicU64::new(0) }
+        Self { kinds, verified: AtomicU64::new(0), drop_errors: Mutex::default() }
     }
 
     /// A step of a kind has ended.
@@ -46,8 +50,11 @@ impl Account {
     }
 
     /// A drop met an error.
-    pub fn drop_error(&self) {
-        self.drop_errors.fetch_add(1, Ordering::Relaxed);
+    pub fn drop_error(&self, error: &DropError) {
+        let mut errors = self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, words) = errors.entry(error.doing).or_default();
+        *count += 1;
+        *words = error.error.to_string();
     }
 
     /// How many steps ended so, of all kinds.
@@ -62,7 +69,7 @@ impl Account {
 
     /// How many drops met an error.
     pub fn drop_errors(&self) -> u64 {
-        self.drop_errors.load(Ordering::Relaxed)
+        self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner).values().map(|(count, _)| count).sum()
     }
 
     /// Kinds that were to be done, and of which nothing worked.
@@ -82,6 +89,8 @@ impl fmt::Display for Account {
         }
         let [done, room, refused, unsupported] =
             [End::Done, End::NoRoom, End::Refused, End::Unsupported].map(|end| self.total(end));
-        write!(f, "{:<16} {done:>10} {room:>10} {refused:>10} {unsupported:>11}", "all")
+        write!(f, "{:<16} {done:>10} {room:>10} {refused:>10} {unsupported:>11}", "all")?;
+        let errors = self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.iter().try_for_each(|(doing, (count, words))| write!(f, "\n{count} drops, {doing}: {words}"))
     }
 }

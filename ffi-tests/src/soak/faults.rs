@@ -7,7 +7,7 @@ use softgpu::{Fault, When};
 
 /// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
 /// would the ledger.
-const SPARED: [&str; 23] = [
+const SPARED: [&str; 25] = [
     "cuInit",
     "cuCtx",
     "cuMemFree",
@@ -19,6 +19,9 @@ const SPARED: [&str; 23] = [
     "cuIpcCloseMemHandle",
     // Memory that is not freed in stream order stays where its stream cannot be waited for.
     "cuStreamSynchronize",
+    // A pool that cannot learn whether a stream captures leaves what was freed on it to the context.
+    "cuStreamIsCapturing",
+    "cuStreamGetCaptureInfo",
     "cuStreamDestroy",
     "cuStreamEndCapture",
     "cuEventDestroy",

@@ -76,13 +76,13 @@ impl Sample {
 /// not grow. The first tenth warms the process, and is not looked at.
 ///
 /// Growth is what the line through the samples (least squares) gains from first to last. It is allowed what the samples
-/// scatter around that line (three standard deviations), and a sixteenth of what the process had, which heaps of many
-/// threads take until all of them are in use.
+/// scatter around that line (three standard deviations), and 256 KiB for each thread that worked: threads take turns with
+/// the parts of the heap, and each part is filled up in its own time.
 ///
 /// # Errors
 ///
 /// Something grew; the text has the figures.
-pub fn judge(samples: &[Sample]) -> Result<String, String> {
+pub fn judge(samples: &[Sample], workers: usize) -> Result<String, String> {
     let warm = &samples[samples.len().div_ceil(10).min(samples.len())..];
     let (Some(first), Some(last)) = (samples.first(), warm.last()) else {
         return Ok("too short to judge memory".to_owned());
@@ -103,7 +103,7 @@ pub fn judge(samples: &[Sample]) -> Result<String, String> {
         return Ok(format!("{words}; too few samples to judge memory"));
     }
     let (growth, scatter) = line(warm);
-    let allowed = 3.0 * scatter + warm[0].resident as f64 / 16.0;
+    let allowed = 3.0 * scatter + (workers << 18) as f64;
     let words = format!("{words}; memory grew by {:.0} KiB, allowed {:.0}", growth / 1024.0, allowed / 1024.0);
     if growth > allowed { Err(words) } else { Ok(words) }
 }
@@ -130,22 +130,22 @@ mod tests {
     #[test]
     fn what_scatters_is_flat_and_what_grows_is_not() {
         let noise = |n: u64| 100_000_000 + n * 7919 % 13 * 1_000_000;
-        assert!(judge(&samples(noise)).is_ok());
-        assert!(judge(&samples(|n| noise(n) + n * 2_000_000)).is_err());
+        assert!(judge(&samples(noise), 8).is_ok());
+        assert!(judge(&samples(|n| noise(n) + n * 2_000_000), 8).is_err());
         // Until it is warm it may grow.
-        assert!(judge(&samples(|n| if n < 4 { n << 20 } else { 100 << 20 })).is_ok());
-        assert!(judge(&samples(noise)[..3]).unwrap().contains("too few"));
-        assert!(judge(&[]).is_ok());
+        assert!(judge(&samples(|n| if n < 4 { n << 20 } else { 100 << 20 }), 8).is_ok());
+        assert!(judge(&samples(noise)[..3], 8).unwrap().contains("too few"));
+        assert!(judge(&[], 8).is_ok());
     }
 
     #[test]
     fn one_file_or_thread_more_is_seen() {
         let mut more = samples(|_| 1 << 20);
         more[30].files = 6;
-        assert!(judge(&more).unwrap_err().contains("files 5 first, 6 most"));
+        assert!(judge(&more, 8).unwrap_err().contains("files 5 first, 6 most"));
         let mut more = samples(|_| 1 << 20);
         more[39].threads = 3;
-        assert!(judge(&more).unwrap_err().contains("threads 2 first, 3 most"));
+        assert!(judge(&more, 8).unwrap_err().contains("threads 2 first, 3 most"));
     }
 
     #[test]

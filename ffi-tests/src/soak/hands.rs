@@ -60,6 +60,14 @@ impl<'a> Hands<'a> {
             let number = number.unwrap_or(0);
             self.board.step(self.thread, work[number].name);
             let done = catch_unwind(AssertUnwindSafe(|| (work[number].step)(self)));
+            let done = done.map(|done| {
+                // Seen now, it is this step's, or of one that goes on beside it.
+                let misuse = softgpu::misuse();
+                match misuse.first() {
+                    None => done,
+                    Some(misuse) => Err(Trouble::Wrong(format!("misused: {misuse}; the step gave {done:?}"))),
+                }
+            });
             match self.judge(done.unwrap_or_else(|panic| Err(Trouble::Wrong(format!("a panic: {}", text(&*panic)))))) {
                 Ok(end) => self.account.ended(number, end),
                 Err(what) => self.board.fail(format!("{}: {what}", self.board.describe(self.thread))),

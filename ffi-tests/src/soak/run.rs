@@ -83,7 +83,7 @@ impl Run<'_> {
             self.samples.push(sample);
         }
         drop((reporter, watchdog));
-        judge(&self.samples).map(|words| println!("{words}"))?;
+        judge(&self.samples, self.options.threads).map(|words| println!("{words}"))?;
         let idle = self.account.idle();
         if !idle.is_empty() && !self.board.has_failed() {
             return Err(format!("nothing was done of {}; run it for longer", idle.join(", ")));
@@ -101,7 +101,7 @@ impl Run<'_> {
         let software = setup.is_software();
         let (faults, account, board) = (self.faults.clone(), self.account.clone(), self.board.clone());
         let hook: cuda_mem::DropErrorHook = Arc::new(move |error| {
-            account.drop_error();
+            account.drop_error(error);
             let damaged = matches!(error.error, Error::Damaged(_));
             if damaged || !faults.load(Ordering::Acquire) {
                 board.fail(format!("a drop met an error without a fault: {error}"));

@@ -4,6 +4,7 @@
 mod fixed;
 mod ring;
 
+use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, VirtualMemory,
     VirtualOptions, kind,
@@ -12,6 +13,7 @@ use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool, Whe
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay};
+use softgpu::Fault;
 
 fn fixed(change: impl FnOnce(&mut FixedSizeOptions)) -> FixedSizeOptions {
     let mut settings = FixedSizeOptions::default();
@@ -145,6 +147,36 @@ fn a_context_that_others_end_ends_the_pools_quietly() -> Outcome {
         assert_eq!((pool.statistics().blocks.current, ring.statistics().blocks), (0, 0), "the books are right");
         drop((pool, ring, stream, context));
         assert_eq!(setup.driver.take_drop_errors(), Default::default());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pool_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: a failing event: it needs the software GPU's faults");
+            return Ok(());
+        }
+        let failing =
+            || ["cuEventRecord", "cuEventCreate"].map(|call| Fault::call(call, 1, CUresult::CUDA_ERROR_UNKNOWN));
+        let stream = Stream::new(&setup.context)?;
+        // Its memory is unmapped at once: what still uses it would be seen.
+        let source = VirtualMemory::new(&setup.context, &VirtualOptions::default())?;
+        let pool = FixedSizePool::new(&source, 4096, &FixedSizeOptions::default())?;
+        let block = Buffer::filled(&pool, 4096, 1u8, &stream)?;
+        let ring = RingPool::new(&source, 4096, &RingOptions::default())?;
+        let staged = Buffer::filled(&ring, 4096, 1u8, &stream)?;
+        for end in [Box::new(move || drop((block, pool))) as Box<dyn FnOnce()>, Box::new(move || drop((staged, ring)))]
+        {
+            delay(&stream)?;
+            softgpu::faults(failing());
+            end();
+            let met = softgpu::injected();
+            softgpu::faults([]);
+            assert!(met > 0 && stream.is_done()?, "{met} faults; the pool ended before the work on its memory");
+            assert_eq!(setup.context.take_drop_errors().errors.len(), 1);
+        }
         Ok(())
     })
 }

@@ -105,17 +105,24 @@ impl Inner {
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         // Chunk by chunk: of memory of the host, drivers fill no range that spans several.
         let mut end = 0;
-        for chunk in mapping.chunks() {
+        let zeroed = mapping.chunks().iter().try_for_each(|chunk| {
             let (begin, rest) = (end.max(bytes.start), end + chunk.size());
             end = rest;
             let length = rest.min(bytes.end).saturating_sub(begin);
-            if length > 0 {
-                let start = mapping.base() + begin as CUdeviceptr;
-                // SAFETY: the range is mapped, and its end waits for the stream.
-                unsafe { call!(cuda.cuMemsetD8Async(start, 0, length, stream.raw())) }?;
+            if length == 0 {
+                return Ok(());
             }
+            let start = mapping.base() + begin as CUdeviceptr;
+            // SAFETY: the range is mapped, and its end waits for the stream.
+            unsafe { call!(cuda.cuMemsetD8Async(start, 0, length, stream.raw())) }
+        });
+        if zeroed.is_err()
+            && let Err(error) = stream.synchronize()
+        {
+            // The growth is undone, which must not be while some of it is being zeroed.
+            self.context.drop_errors().push("undoing a growth", error);
         }
-        Ok(())
+        zeroed
     }
 
     /// Gives back whole chunks of what is behind a block, but for `size` bytes. Where this fails, all is as it was.

@@ -265,7 +265,10 @@ impl Drop for Core {
     fn drop(&mut self) {
         let State { slots, clock, .. } = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let regions: Vec<Block> = slots.regions().collect();
-        self.source.end("ending a pool of blocks of one size", regions.into_iter(), || slots.synchronize(clock));
+        self.source.end("ending a pool of blocks of one size", regions.into_iter(), || {
+            let waited = slots.synchronize(clock);
+            (waited, slots.streams().cloned().collect())
+        });
     }
 }
 

@@ -149,6 +149,11 @@ impl<C: Waiting> Slots<C> {
         taken
     }
 
+    /// The streams that freed blocks wait for.
+    pub fn streams(&self) -> impl Iterator<Item = &C::Stream> {
+        self.tickets.streams()
+    }
+
     /// What the source gave.
     pub fn regions(&self) -> impl Iterator<Item = Block> {
         self.slabs.iter().map(|slab| slab.region)

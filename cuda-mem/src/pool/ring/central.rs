@@ -187,7 +187,10 @@ unsafe impl MemoryResource for Core {
 impl Drop for Core {
     fn drop(&mut self) {
         let State { queue, clock, .. } = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.source.end("ending a ring", [self.region].into_iter(), || queue.synchronize(clock));
+        self.source.end("ending a ring", [self.region].into_iter(), || {
+            let waited = queue.synchronize(clock);
+            (waited, queue.streams().cloned().collect())
+        });
     }
 }
 

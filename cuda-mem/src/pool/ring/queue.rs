@@ -111,6 +111,11 @@ impl<C: Waiting> Queue<C> {
         self.collect(clock)
     }
 
+    /// The streams that freed blocks wait for.
+    pub fn streams(&self) -> impl Iterator<Item = &C::Stream> {
+        self.tickets.streams()
+    }
+
     pub fn free_bytes(&self) -> u64 {
         self.ring.free_bytes()
     }

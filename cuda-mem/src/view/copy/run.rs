@@ -131,7 +131,8 @@ impl<'a> Run<'a> {
                     let begun =
                         call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw));
                     // Its free has to find the copy done.
-                    self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream)).and(begun)
+                    let noted = self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream));
+                    noted.or_else(|_| stream.synchronize()).and(begun)
                 }
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
                 How::Planes => copy_planes(pattern, to_start, from_start, stream),
