@@ -211,6 +211,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
     fn a_profile_is_the_same_after_a_file_and_nonsense_is_refused() {
         for profile in [MachineProfile::typical(), profile(), MachineProfile::empty()] {
             assert!(profile.is_valid());
