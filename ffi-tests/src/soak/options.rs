@@ -17,7 +17,7 @@ pub struct Options {
     pub world: u32,
     /// Whether every second round has faults; they need the software GPU.
     pub faults: bool,
-    /// Kinds of work to leave out.
+    /// Kinds of work to leave out; without `mapped`, mapped memory is no source for the others either.
     pub without: Vec<String>,
     /// Kinds of work to do; all where it is empty.
     pub only: Vec<String>,

@@ -109,7 +109,7 @@ impl Run<'_> {
         });
         setup.driver.set_drop_error_hook(Some(hook.clone()));
         setup.context.set_drop_error_hook(Some(hook.clone()));
-        let world = World::new(&setup, self.random.next_number()).map_err(words)?;
+        let world = World::new(&setup, self.random.next_number(), self.options.wants("mapped")).map_err(words)?;
         if let Some(far) = &world.far {
             far.set_drop_error_hook(Some(hook));
         }

@@ -77,14 +77,15 @@ impl World {
     /// # Errors
     ///
     /// The driver refuses.
-    pub fn new(setup: &Setup, seed: u64) -> Result<Self> {
+    pub fn new(setup: &Setup, seed: u64, with_mapped: bool) -> Result<Self> {
         let context = &setup.context;
         let far = match setup.driver.device_count()? {
             0 | 1 => None,
             _ => Some(setup.driver.device(1)?.primary_context()?),
         };
         let mapped = [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent];
-        let mapped = mapped.into_iter().map(|wish| MappedResource::with_coherence(context, wish));
+        let mapped =
+            mapped.into_iter().filter(|_| with_mapped).map(|wish| MappedResource::with_coherence(context, wish));
         let mapped = mapped.collect::<Result<Vec<_>>>()?;
         let mut shareable = None;
         let mut sources = plain(context, &mapped, &mut shareable)?;
