@@ -7,7 +7,7 @@ use softgpu::{Fault, When};
 
 /// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
 /// would the ledger.
-const SPARED: [&str; 25] = [
+const SPARED: [&str; 26] = [
     "cuInit",
     "cuCtx",
     "cuMemFree",
@@ -32,6 +32,8 @@ const SPARED: [&str; 25] = [
     "cuDevicePrimaryCtxRelease",
     "cuThreadExchangeStreamCaptureMode",
     "cuDestroyExternal",
+    // What a failed flush left is posted by it before the memory is freed; where that fails too, the memory stays.
+    "vkgdr_memory_invalidate",
     "vkgdr_close",
     "vkgdr_memory_free",
     "vkgdr_last_error",
