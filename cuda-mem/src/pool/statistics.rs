@@ -194,7 +194,8 @@ mod tests {
         assert!(text.contains("\"allocated\":{\"current\":5,\"peak\":5,\"total\":5,\"freed\":0}"), "{text}");
         assert_eq!(serde_json::from_str::<PoolStatistics>(&text).unwrap(), statistics);
         // Fractions too, to the last bit.
-        for (part, whole) in (1..200u32).flat_map(|whole| (0..whole).map(move |part| (part, whole))) {
+        let largest = if cfg!(miri) { 4 } else { 200u32 };
+        for (part, whole) in (1..largest).flat_map(|whole| (0..whole).map(move |part| (part, whole))) {
             let fragmentation = 1.0 - f64::from(part) / f64::from(whole);
             let text = serde_json::to_string(&PoolStatistics { fragmentation, ..PoolStatistics::default() }).unwrap();
             assert_eq!(

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 const STREAMS: usize = 3;
 const PAGES: usize = 3;
-const DEPTH: usize = if cfg!(miri) { 3 } else { 8 };
+const DEPTH: usize = if cfg!(miri) { 2 } else { 8 };
 
 /// One page of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
