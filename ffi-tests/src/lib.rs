@@ -28,6 +28,7 @@ pub mod memory_cases;
 pub mod pool_workloads;
 pub mod random_bytes;
 pub mod soak;
+pub mod sources;
 pub mod suite;
 pub mod timing;
 

@@ -4,11 +4,11 @@
 use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, Tracking, named};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, Kind, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
-    VirtualMemory, VirtualOptions, kind,
+    DeviceMemory, DevicePool, DriverPoolOptions, Kind, PinnedMemory, ResourceHandle, SharedResource, kind,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, Stream};
+use ffi_tests::sources::{self, failures_of_four_threads};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
@@ -18,30 +18,18 @@ fn settings(red_zone: usize, quarantine: usize) -> GuardOptions {
     settings
 }
 
-/// Runs a test over every source of memory that there is.
+/// Runs a test over every source of memory that there is, pools of ours among them.
 fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
     let context = &setup.context;
-    let device = DeviceMemory::new(context);
-    let sources = [
-        ("device memory", Ok(device.share())),
-        ("pinned memory", Ok(PinnedMemory::new(context).share())),
-        ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
-        ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-        ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
-        ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
-        ("a pool", Pool::new(&PinnedMemory::new(context), &PoolOptions::default()).map(|pool| pool.share())),
+    let (pool, one_size) = (PoolOptions::default(), FixedSizeOptions::default());
+    let ours = [
+        ("a pool", Pool::new(&PinnedMemory::new(context), &pool).map(|pool| pool.share())),
         (
             "a pool of one size",
-            FixedSizePool::new(&device, 8192, &FixedSizeOptions::default()).map(|pool| pool.share()),
+            FixedSizePool::new(&DeviceMemory::new(context), 8192, &one_size).map(|pool| pool.share()),
         ),
     ];
-    for (name, source) in sources {
-        match source {
-            Ok(source) => test(setup, &source).map_err(|error| format!("over {name}: {error}"))?,
-            Err(error) => println!("skipped: {name}: {error}"),
-        }
-    }
-    Ok(())
+    sources::over_every_source(setup, ours, test)
 }
 
 /// A device's write to any address, and the wait for it.
@@ -323,12 +311,7 @@ fn many_threads_share_a_guard() -> Outcome {
             }
             Ok(())
         };
-        let failed: Vec<String> = std::thread::scope(|scope| {
-            let one = &one;
-            let run = move |thread| one(thread).err().map(|error| error.to_string());
-            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || run(thread))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().expect("no thread panics")).collect()
-        });
+        let failed = failures_of_four_threads(one);
         assert_eq!((failed, guarded.check()?), (vec![], vec![]));
         Ok(())
     })

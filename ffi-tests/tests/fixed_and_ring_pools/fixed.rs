@@ -1,9 +1,10 @@
 //! Pools of one size.
 
-use super::{Any, fixed, over_every_source};
+use super::{Any, fixed};
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::Mutex;
@@ -42,7 +43,7 @@ fn fixed_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outco
 
 #[test]
 fn a_pool_of_one_size_serves_over_every_source() -> Outcome {
-    alone(|setup| over_every_source(setup, fixed_work))
+    alone(|setup| over_every_source(setup, [], fixed_work))
 }
 
 #[test]

@@ -5,14 +5,11 @@ mod fixed;
 mod ring;
 
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, VirtualMemory,
-    VirtualOptions, kind,
-};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions, kind};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool, WhenFull};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, delay};
+use ffi_tests::{alone, delay};
 use softgpu::Fault;
 
 fn fixed(change: impl FnOnce(&mut FixedSizeOptions)) -> FixedSizeOptions {
@@ -25,27 +22,6 @@ fn refusing() -> RingOptions {
     let mut settings = RingOptions::default();
     settings.when_full = WhenFull::Refuse;
     settings
-}
-
-/// Runs a test over every source of memory that there is.
-fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &cuda_mem::memory::SharedResource) -> Outcome) -> Outcome {
-    let context = &setup.context;
-    let mut sources = vec![
-        ("device memory", Ok(DeviceMemory::new(context).share())),
-        ("pinned memory", Ok(PinnedMemory::new(context).share())),
-        ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
-        ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-        ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
-    ];
-    let options = VirtualOptions::default();
-    sources.push(("virtual memory", VirtualMemory::new(context, &options).map(|memory| memory.share())));
-    for (name, source) in sources {
-        match source {
-            Ok(source) => test(setup, &source).map_err(|error| format!("over {name}: {error}"))?,
-            Err(error) => println!("skipped: {name}: {error}"),
-        }
-    }
-    Ok(())
 }
 
 /// The kind of a source that is known at run time.

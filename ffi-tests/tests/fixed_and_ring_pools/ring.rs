@@ -1,10 +1,11 @@
 //! Rings.
 
-use super::{over_every_source, refusing};
+use super::refusing;
 use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, HostBuffer, MappedResource, Stream};
+use ffi_tests::sources::{failures_of_four_threads, over_every_source};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
@@ -40,7 +41,7 @@ fn ring_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcom
 
 #[test]
 fn a_ring_serves_over_every_source() -> Outcome {
-    alone(|setup| over_every_source(setup, ring_work))
+    alone(|setup| over_every_source(setup, [], ring_work))
 }
 
 #[test]
@@ -196,12 +197,7 @@ fn many_threads_upload_through_one_ring() -> Outcome {
             }
             Ok(())
         };
-        let failed: Vec<String> = std::thread::scope(|scope| {
-            let one = &one;
-            let run = move |thread| one(thread).err().map(|error| error.to_string());
-            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || run(thread))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().expect("no thread panics")).collect()
-        });
+        let failed = failures_of_four_threads(one);
         assert_eq!(failed, Vec::<String>::new());
         assert_eq!(staging.statistics().blocks, 0);
         Ok(())
