@@ -90,7 +90,7 @@ fn ring(rounds: usize, batch: usize) -> Result<f64> {
 fn live(count: usize, rounds: usize, batch: usize) -> Result<()> {
     let mut numbers = Numbers(count as u64);
     let sizes: Vec<u64> = (0..batch * (rounds + 1)).map(|_| numbers.size(8..20)).collect();
-    let victims: Vec<u32> = sizes.iter().map(|_| (numbers.next_number() % count as u64) as u32).collect();
+    let victims: Vec<u32> = sizes.iter().map(|_| numbers.below(count) as u32).collect();
     let initial: Vec<u64> = (0..count).map(|_| numbers.size(8..20)).collect();
     let mut memory = suballocator(initial.iter().sum::<u64>() / 3 * 4)?;
     memory.reserve(2 * count);

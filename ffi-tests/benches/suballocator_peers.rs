@@ -133,7 +133,7 @@ fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64
     let mut blocks: Vec<Option<D::Block>> = sizes.iter().map(|size| memory.allocate(*size)).collect();
     let (mut asked, mut refused) = (0u64, 0u64);
     let mut step = || -> Result<()> {
-        let place = &mut blocks[(numbers.next_number() % live as u64) as usize];
+        let place = &mut blocks[numbers.below(live)];
         if let Some(block) = place.take() {
             memory.free(block)?;
         }

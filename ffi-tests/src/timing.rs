@@ -73,6 +73,11 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
+    /// A number below the bound, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next_number() % bound as u64) as usize
+    }
+
     /// A size between these powers of two, every power as often as another.
     pub fn size(&mut self, exponents: Range<u32>) -> u64 {
         let part = (self.next_number() >> 11) as f64 / (1u64 << 53) as f64;

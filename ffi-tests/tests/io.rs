@@ -4,6 +4,7 @@ use cuda_mem::buffer::{TransferDestination, TransferSource};
 use cuda_mem::io::{BufferReader, BufferWriter};
 use cuda_mem::memory::kind;
 use cuda_mem::{Buffer, Error, Result, SharedBuffer};
+use ffi_tests::timing::Numbers;
 use ffi_tests::{Bench, pattern};
 use std::error::Error as StdError;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -318,11 +319,8 @@ fn staging_in_the_callers_memory_and_from_another_thread() -> Outcome {
 #[test]
 fn any_mix_of_writes_leaves_what_a_vector_would_hold() -> Outcome {
     let bench = Bench::new()?;
-    let mut state = 7u64;
-    let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut numbers = Numbers(7);
+    let mut next = |below| numbers.below(below);
     for round in 0..60 {
         let size = next(500);
         let staging = [0, 2, 16, 90, 2000][round % 5];

@@ -8,6 +8,7 @@ use cuda_mem::memory::{ResourceHandle, kind};
 use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
+use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -398,31 +399,27 @@ fn random_work(setup: &Setup, pool: &Pool<kind::Device>, threads: u64, rounds: u
     let shared: Vec<Stream> = (0..3).map(|_| Stream::new(&setup.context)).collect::<Result<_, _>>()?;
     let handed_over = Mutex::new(Vec::new());
     let one = |thread: u64| -> Result<(), Error> {
-        let mut state = thread * 0x9e37_79b9 + 12345;
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = Numbers(thread);
         let own = Stream::new(&setup.context)?;
         let mut live: Vec<(Buffer<u8, kind::Device>, u8)> = Vec::new();
         for round in 0..rounds {
-            let stream = if random(2) == 0 { &own } else { &shared[random(3) as usize] };
-            let (size, byte) = (1usize << random(18), round as u8);
-            match Buffer::filled(pool, size + random(100) as usize, byte, stream) {
+            let stream = if random.below(2) == 0 { &own } else { &shared[random.below(3)] };
+            let (size, byte) = (1usize << random.below(18), round as u8);
+            match Buffer::filled(pool, size + random.below(100), byte, stream) {
                 Ok(buffer) => live.push((buffer, byte)),
                 // Another thread has the memory.
                 Err(Error::OutOfMemory { .. }) => live.clear(),
                 Err(error) => return Err(error),
             }
             if live.len() > 20 {
-                let index = random(live.len() as u64) as usize;
+                let index = random.below(live.len());
                 let (mut buffer, byte) = live.swap_remove(index);
-                match random(4) {
+                match random.below(4) {
                     0 => {
                         let seen = buffer.to_vec()?;
                         assert!(seen.iter().all(|seen| *seen == byte), "a buffer was written by others");
                     }
-                    1 => buffer.set_stream(&shared[random(3) as usize])?,
+                    1 => buffer.set_stream(&shared[random.below(3)])?,
                     2 => {
                         let mut others = handed_over.lock().unwrap_or_else(PoisonError::into_inner);
                         others.push(buffer);
@@ -433,7 +430,7 @@ fn random_work(setup: &Setup, pool: &Pool<kind::Device>, threads: u64, rounds: u
                     _ => drop(buffer),
                 }
             }
-            if random(200) == 0 {
+            if random.below(200) == 0 {
                 pool.trim_to(1 << 20)?;
             }
         }

@@ -38,9 +38,9 @@ fn random(stream: &Arc<CudaStream>) -> Result<f64, DriverError> {
     let (mut numbers, mut live) = (Numbers(1), Vec::new());
     let mut step = || -> Result<(), DriverError> {
         if live.len() < 1000 || (numbers.next_number() & 1 == 1 && live.len() < 2000) {
-            live.push(allocate(stream, 1 + (numbers.next_number() % (1 << 20)) as usize)?);
+            live.push(allocate(stream, 1 + numbers.below(1 << 20))?);
         } else {
-            let index = (numbers.next_number() % live.len() as u64) as usize;
+            let index = numbers.below(live.len());
             live.swap_remove(index);
         }
         Ok(())

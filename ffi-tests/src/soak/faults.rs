@@ -52,13 +52,12 @@ pub fn functions() -> Vec<String> {
 
 /// A round's faults: a third of the functions fail now and then, each at its own pace.
 pub fn choose(functions: &[String], random: &mut Numbers) -> Vec<Fault> {
-    let mut number = |below: u64| random.next_number() % below;
-    let chosen: Vec<_> = functions.iter().filter(|_| number(3) == 0).collect();
+    let chosen: Vec<_> = functions.iter().filter(|_| random.below(3) == 0).collect();
     let fault = |name: &String| {
-        let code = CODES[number(CODES.len() as u64) as usize];
+        let code = CODES[random.below(CODES.len())];
         // From one call in 8 to one in 1024.
-        let pace = 8 << number(7);
-        Fault { when: When::Every(pace + number(pace)), ..Fault::call(name, 1, code) }
+        let pace = 8 << random.below(7);
+        Fault { when: When::Every((pace + random.below(pace)) as u64), ..Fault::call(name, 1, code) }
     };
     chosen.into_iter().map(fault).collect()
 }

@@ -101,7 +101,7 @@ impl<'a> Hands<'a> {
 
     /// A number below another, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.random.next_number() % bound as u64) as usize
+        self.random.below(bound)
     }
 
     /// Once in so many times.

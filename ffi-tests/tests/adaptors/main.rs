@@ -12,6 +12,7 @@ use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{Accessibility, Block, MemoryResource};
 use cuda_mem::memory::{ResourceHandle, SharedResource};
 use cuda_mem::{Context, Error, Result, Stream};
+use ffi_tests::timing::Numbers;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::io::Write;
@@ -202,9 +203,6 @@ fn logged(log: &Text, action: &str) -> Vec<(String, String)> {
 
 /// Numbers that look random, the same in every run.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    }
+    let mut numbers = Numbers(seed);
+    move |below| numbers.below(below)
 }

@@ -4,10 +4,10 @@ use super::{Any, fixed};
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
-use ffi_tests::sources::over_every_source;
+use ffi_tests::sources::{failures_of_four_threads, over_every_source};
 use ffi_tests::suite::Outcome;
+use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
-use std::sync::Mutex;
 
 fn fixed_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcome {
     let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
@@ -166,30 +166,26 @@ fn a_full_pool_waits_for_what_was_freed_before_it_refuses() -> Outcome {
 
 /// Random work of several threads; each buffer is filled by its stream, and looked at before it is freed.
 fn random_work(setup: &Setup, pool: &FixedSizePool<kind::Device>, thread: u64, shared: &[Stream]) -> Outcome {
-    let mut state = thread * 0x9e37_79b9 + 12345;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Numbers(thread);
     let own = Stream::new(&setup.context)?;
     let mut live: Vec<(Buffer<u8, kind::Device>, u8)> = Vec::new();
     for round in 0..400 {
-        let stream = if random(2) == 0 { &own } else { &shared[random(shared.len())] };
-        match Buffer::filled(pool, 1 + random(256), round as u8, stream) {
+        let stream = if random.below(2) == 0 { &own } else { &shared[random.below(shared.len())] };
+        match Buffer::filled(pool, 1 + random.below(256), round as u8, stream) {
             Ok(buffer) => live.push((buffer, round as u8)),
             // Another thread has the memory.
             Err(Error::OutOfMemory { .. }) => live.clear(),
             Err(error) => return Err(error.into()),
         }
         if live.len() > 20 {
-            let (mut buffer, byte) = live.swap_remove(random(20));
-            match random(3) {
+            let (mut buffer, byte) = live.swap_remove(random.below(20));
+            match random.below(3) {
                 0 => same("a buffer", &buffer.to_vec()?, &vec![byte; buffer.len()])?,
-                1 => buffer.set_stream(&shared[random(shared.len())])?,
+                1 => buffer.set_stream(&shared[random.below(shared.len())])?,
                 _ => drop(buffer),
             }
         }
-        if random(100) == 0 {
+        if random.below(100) == 0 {
             pool.trim_to(0)?;
         }
     }
@@ -207,18 +203,8 @@ fn many_threads_and_streams_share_a_pool_of_one_size() -> Outcome {
             });
             let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 256, &settings)?;
             let shared = (0..3).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
-            let failed = Mutex::new(Vec::new());
-            std::thread::scope(|scope| {
-                for thread in 1..=4 {
-                    let (pool, shared, failed) = (&pool, &shared, &failed);
-                    scope.spawn(move || {
-                        if let Err(error) = random_work(setup, pool, thread, shared) {
-                            failed.lock().expect("no thread panics").push(error.to_string());
-                        }
-                    });
-                }
-            });
-            assert_eq!(failed.into_inner()?, Vec::<String>::new());
+            let failed = failures_of_four_threads(|thread| random_work(setup, &pool, thread.into(), &shared));
+            assert_eq!(failed, Vec::<String>::new());
             assert_eq!(pool.statistics().blocks.current, 0);
             println!("{reuse:?}: {:?}", pool.statistics());
             pool.release_unused()?;
