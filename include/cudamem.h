@@ -2495,8 +2495,8 @@ cudamem_status cudamem_buffer_get_prefetched(cudamem_buffer buffer,
                                              int32_t *number);
 
 /**
- * Says that the contents of a range of managed memory are not needed any more, in order of the home stream, so that they are not
- * moved. Until they are written again they are undefined.
+ * Says that the contents of a range of managed memory are not needed any more, in order of the home stream: the range is the
+ * device's without having been moved. Until it is written again its contents are undefined.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed; CUDAMEM_ERROR_MISSING_SYMBOL or CUDAMEM_ERROR_UNSUPPORTED on
  * drivers before CUDA 13.0.

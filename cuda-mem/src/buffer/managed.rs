@@ -149,13 +149,18 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         )
     }
 
-    /// Drops the contents, in stream order: the memory holds any bytes until it is written, and need not be moved.
+    /// Drops the contents, in stream order: the memory holds any bytes until it is written, and is the device's without
+    /// having been moved. Where the CPU writes next, [`discard_and_prefetch`](Self::discard_and_prefetch) makes it the
+    /// host's.
+    ///
+    /// The driver can drop contents without a place, too. That is not used: of what is written afterwards by both CPU and
+    /// device, driver 580 loses some (docs/conformance.md).
     ///
     /// # Errors
     ///
     /// The driver is older than CUDA 13.0: [`Error::Unsupported`]. The home stream is the legacy default stream, which the
-    /// driver refuses here: [`Error::InvalidArgument`].
-    #[doc(alias = "cuMemDiscardBatchAsync")]
+    /// driver refuses here: [`Error::InvalidArgument`]. Else as [`prefetch`](Self::prefetch).
+    #[doc(alias("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"))]
     pub fn discard(&mut self) -> Result<()>
     where
         T: AnyBitPattern,
@@ -206,24 +211,18 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         })
     }
 
-    /// Drops the contents of many buffers in one call, as [`discard`](Self::discard) does.
+    /// Drops the contents of many buffers in one call, as [`discard`](Self::discard) does: they are the stream's device's.
     ///
     /// # Errors
     ///
     /// As [`discard`](Self::discard).
-    #[doc(alias = "cuMemDiscardBatchAsync")]
+    #[doc(alias("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"))]
     pub fn discard_batch(buffers: &mut [&mut Self], stream: &Stream) -> Result<()>
     where
         T: AnyBitPattern,
     {
-        check_discard("Buffer::discard_batch", stream)?;
-        let mut batch = Batch::new(buffers.iter().map(|buffer| &**buffer));
-        batched(buffers.iter().map(|buffer| &**buffer), stream, || {
-            let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-            let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
-            // SAFETY: as for `prefetch_batch`; the buffers are borrowed exclusively, and any bytes are values of `T`.
-            unsafe { call!(cuda.cuMemDiscardBatchAsync(starts, sizes, count, 0, stream.raw())) }
-        })
+        let device = Location::from(stream.context().device().clone());
+        Self::discard_and_prefetch_batch(buffers, &[device], stream)
     }
 
     /// Drops the contents of many buffers and moves them, in one call: all to one location, or each to its own.
@@ -245,7 +244,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
             let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
             let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
             let raw = stream.raw();
-            // SAFETY: as for `discard_batch`; each array has `count` elements.
+            // SAFETY: as for `prefetch_batch`; the buffers are borrowed exclusively, and any bytes are values of `T`.
             unsafe {
                 call!(cuda.cuMemDiscardAndPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, raw))
             }
@@ -383,7 +382,7 @@ fn check_accessor(call: &'static str, location: &Location) -> Result<()> {
 }
 
 fn check_discard(call: &'static str, stream: &Stream) -> Result<()> {
-    if stream.context().driver().raw().functions().cuMemDiscardBatchAsync.is_none() {
+    if stream.context().driver().raw().functions().cuMemDiscardAndPrefetchBatchAsync.is_none() {
         return Err(Error::Unsupported {
             feature: "dropping the contents of managed memory",
             needs: "a driver of CUDA 13.0".into(),

@@ -5,6 +5,8 @@ use cuda_mem::memory::kind::Managed;
 use cuda_mem::memory::{Attachment, DriverPoolOptions, Location, ManagedMemory, ManagedPool};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::Setup;
+use ffi_tests::sources::failures_of_four_threads;
+use ffi_tests::timing::Numbers;
 
 #[test]
 fn managed_memory_is_the_cpus_and_the_devices() {
@@ -110,9 +112,13 @@ pub fn moves(setup: &Setup, stream: &Stream) -> Result<(), Error> {
     let error = Buffer::prefetch_batch(&[&one, &two], &three, stream).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { argument: "the number of locations", .. }), "{error}");
 
+    one.prefetch(Location::Host)?;
     if supported(one.discard()).is_none() {
         return Ok(());
     }
+    // Never without a place: see `what_is_written_after_a_discard_stays`.
+    stream.synchronize()?;
+    assert_eq!(one.last_prefetch_location()?, Some(device.into()));
     one.fill(.., 6)?;
     assert_eq!(one.to_vec()?, vec![6; 1 << 20]);
     one.discard_and_prefetch(Location::Host)?;
@@ -124,5 +130,54 @@ pub fn moves(setup: &Setup, stream: &Stream) -> Result<(), Error> {
     two.set_stream(&Stream::legacy_default(&setup.context))?;
     let error = two.discard().unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { argument: "stream", .. }), "{error}");
+    Ok(())
+}
+
+/// Driver 580 loses some of what the CPU and the device write after contents were dropped without a place (within a
+/// thousand rounds, even of one thread on pages of its own).
+#[test]
+fn what_is_written_after_a_discard_stays() {
+    alone(|setup, _| {
+        let Some(memory) = supported(ManagedMemory::new(&setup.context)) else { return Ok(()) };
+        let stream = Stream::new(&setup.context)?;
+        if supported(Buffer::<u8, Managed>::zeroed(&memory, 1, &stream)?.discard()).is_none() {
+            return Ok(());
+        }
+        let failures = failures_of_four_threads(|thread| Ok(discards(setup, &memory, thread.into())?));
+        assert_eq!(failures, Vec::<String>::new());
+        Ok(())
+    });
+}
+
+fn discards(setup: &Setup, memory: &ManagedMemory, seed: u64) -> Result<(), Error> {
+    let (stream, mut numbers) = (Stream::new(&setup.context)?, Numbers(seed));
+    let device = Location::from(setup.context.device());
+    for round in 0..500 {
+        let exponent = numbers.below(16);
+        let size = 1 + numbers.below(2 << exponent);
+        let mut model = vec![round as u8; size];
+        let mut buffer = Buffer::from_slice(memory, &model, &stream)?;
+        for _ in 0..numbers.below(6) {
+            let first = numbers.below(size);
+            let (range, byte) = (first..first + 1 + numbers.below(size - first), numbers.next_number() as u8);
+            match numbers.below(5) {
+                0 => buffer.prefetch(if numbers.below(2) == 0 { Location::Host } else { device.clone() })?,
+                1 => buffer.set_read_mostly(numbers.below(2) == 0)?,
+                2 => {
+                    buffer.fill(range.clone(), byte)?;
+                    model[range].fill(byte);
+                }
+                3 => {
+                    buffer.write(range.clone())?.fill(byte);
+                    model[range].fill(byte);
+                }
+                _ => {
+                    buffer.discard()?;
+                    buffer.copy_from_slice(0, &model)?;
+                }
+            }
+        }
+        assert_eq!(buffer.to_vec()?, model, "round {round} of {seed}");
+    }
     Ok(())
 }
