@@ -17,6 +17,9 @@ pub struct Options {
     pub world: u32,
     /// Whether every second round has faults; they need the software GPU.
     pub faults: bool,
+    /// Whether a tool looks on that holds files and memory of its own in this process, as compute-sanitizer does: what the
+    /// process holds is then printed, and not judged.
+    pub observed: bool,
     /// Kinds of work to leave out; without `mapped`, mapped memory is no source for the others either.
     pub without: Vec<String>,
     /// Kinds of work to do; all where it is empty.
@@ -32,6 +35,7 @@ impl Default for Options {
             round: Duration::from_secs(1),
             world: 2,
             faults: true,
+            observed: false,
             without: Vec::new(),
             only: Vec::new(),
         }
@@ -40,7 +44,7 @@ impl Default for Options {
 
 /// What the program answers to a command line that it does not understand.
 pub const USAGE: &str = "soak [--seconds N] [--threads N] [--seed N] [--round SECONDS] [--world ROUNDS] [--no-faults] \
-                         [--without KIND,KIND] [--only KIND,KIND]";
+                         [--observed] [--without KIND,KIND] [--only KIND,KIND]";
 
 impl Options {
     /// Reads a command line, without the program's name. `--quiet`, which test programs are given, is let by.
@@ -55,6 +59,7 @@ impl Options {
             match name.as_str() {
                 "--quiet" => {}
                 "--no-faults" => options.faults = false,
+                "--observed" => options.observed = true,
                 "--seconds" => options.duration = Duration::from_secs(number(&name, &value()?)?),
                 "--round" => options.round = Duration::from_secs(number(&name, &value()?)?.max(1)),
                 "--threads" => options.threads = number(&name, &value()?)?.clamp(1, 256) as usize,
@@ -98,9 +103,10 @@ mod tests {
     #[test]
     fn a_command_line_changes_what_it_names_and_wrong_words_are_named() {
         assert_eq!(read("--quiet"), Ok(Options::default()));
-        let options = read("--seconds 9 --threads 2 --seed 7 --no-faults --without views").unwrap();
+        let options = read("--seconds 9 --threads 2 --seed 7 --no-faults --observed --without views").unwrap();
         assert_eq!((options.duration, options.threads, options.seed), (Duration::from_secs(9), 2, 7));
-        assert_eq!((options.faults, options.wants("views"), options.wants("buffers")), (false, false, true));
+        assert_eq!((options.faults, options.observed), (false, true));
+        assert_eq!((options.wants("views"), options.wants("buffers")), (false, true));
         assert!(!read("--only views").unwrap().wants("buffers"));
         for (line, word) in [("--second 1", "--second"), ("--seconds x", "\"x\""), ("--only y", "\"y\"")] {
             let error = read(line).unwrap_err();

@@ -83,7 +83,10 @@ impl Run<'_> {
             self.samples.push(sample);
         }
         drop((reporter, watchdog));
-        judge(&self.samples, self.options.threads).map(|words| println!("{words}"))?;
+        match judge(&self.samples, self.options.threads) {
+            Err(words) if self.options.observed => println!("not judged, since a tool looks on: {words}"),
+            judged => judged.map(|words| println!("{words}"))?,
+        }
         let idle = self.account.idle();
         if !idle.is_empty() && !self.board.has_failed() {
             return Err(format!("nothing was done of {}; run it for longer", idle.join(", ")));
