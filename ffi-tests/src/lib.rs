@@ -153,7 +153,14 @@ pub fn delay(stream: &Stream) -> Result<(), Error> {
 
 /// Bytes that differ by place and by seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|index| (index.wrapping_mul(31) ^ (index >> 8)) as u8 ^ seed).collect()
+    // They come again after this many.
+    let period = length.min(1 << 16);
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend((0..period).map(|index| (index.wrapping_mul(31) ^ (index >> 8)) as u8 ^ seed));
+    while bytes.len() < length {
+        bytes.extend_from_within(..bytes.len().min(length - bytes.len()));
+    }
+    bytes
 }
 
 /// The first place where two runs of bytes differ, as an error; quick for long ones.
