@@ -243,7 +243,7 @@ pub extern "C" fn cudamem_resource_create_recording(
 }
 
 /// Gives the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as CSV: oldest
-/// first, with times, threads and streams. The tool `cuda-mem bench pool` replays such a trace.
+/// first, with times, threads and streams. `cuda-mem replay` does it again.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_trace(resource: cudamem_resource, csv: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_resource_get_trace", || {

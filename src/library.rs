@@ -93,7 +93,8 @@ pub unsafe extern "C" fn cudamem_load(options: *const cudamem_load_options, rele
 }
 
 /// Gives a JSON text for reports of problems: this library's release, the libraries that serve, the devices, and what vkgdr
-/// finds on this machine. What is missing is said in the text; it is no error.
+/// finds on this machine. What is missing is said in the text; it is no error. Without a driver it has the release and the
+/// error alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_describe(json: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_describe", || {

@@ -1,7 +1,7 @@
 //! Signals
 //!
 //! Words that the CPU, streams and kernels that run write and wait for: flags, counters, and rings of items (below). A kernel
-//! launch and the wait for its end take about 9 us; a flag that a running kernel answers takes 1.5. The device's side is
+//! launch and the wait for its end take about 8 us; a flag that a running kernel answers takes 1.5. The device's side is
 //! cudamem/signal.cuh, one header for CUDA C++ without dependencies.
 //!
 //!     cudamem_flag question, answer;

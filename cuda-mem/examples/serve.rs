@@ -1,8 +1,8 @@
 //! A kernel that keeps running and serves requests by rings: no launch for each, and no call of the driver. It prints what
 //! a request and its answer take, beside a launch and the wait for it.
 //!
-//! `cargo run --release --example serve` runs on a GPU, or on the software GPU where there is none. The kernel is
-//! `cuda_mem_echo_ring` of `src/kernels/signal.cu`.
+//! `cargo run --release --package cuda-mem --example serve` runs on a GPU, or on the software GPU where there is none. The
+//! kernel is `cuda_mem_echo_ring` of `src/kernels/signal.cu`.
 
 use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
 use cuda_mem::{Driver, Error, Stream};

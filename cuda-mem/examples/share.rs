@@ -1,6 +1,6 @@
 //! Two processes work on the same memory. This program starts itself a second time; the two talk by a socket.
 //!
-//! `cargo run --example share` runs on a GPU, or on the software GPU where there is none.
+//! `cargo run --release --package cuda-mem --example share` runs on a GPU, or on the software GPU where there is none.
 
 use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};

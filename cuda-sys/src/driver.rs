@@ -23,8 +23,9 @@ impl Driver {
     pub const SEARCH: Search = Search {
         what: "the CUDA driver",
         remedy: "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), \
-                 or set CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: CUDA_MEM_LIBCUDA=softgpu, where \
-                 the program has softgpu linked in",
+                 or set CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: CUDA_MEM_LIBCUDA=softgpu where \
+                 the program has it linked in, else the path of libsoftgpu.so (cargo build --release --package \
+                 softgpu-cdylib makes it)",
         variable: "CUDA_MEM_LIBCUDA",
         names: &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"],
         path: None,
@@ -271,10 +272,21 @@ mod tests {
         };
         assert!(text.contains("- libnowhere.so.1: cannot open shared object file"), "{text}");
         assert!(text.contains("- libnowhere.so: ") && text.contains("Install NVIDIA's driver"), "{text}");
+        assert!(text.contains("else the path of libsoftgpu.so"), "{text}");
 
         let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };
         // SAFETY: there is no library of that name.
         let text = unsafe { search.open() }.unwrap_err().to_string();
-        assert!(text.contains("no provider is linked into this program"), "{text}");
+        let only = "It takes the path of a shared library; no provider is linked into this program (cuda-mem's features \
+                    `softgpu` and `vkgdr` do that; libsoftgpu.so and libvkgdr.so.1 are the same as libraries)";
+        assert!(text.ends_with(only), "{text}");
+
+        let linked = ["half", "whole"].map(|name| Linked { name, symbol: only_version, last_resort: false }).into();
+        let search = Search { path: Some("libnowhere.so".into()), linked, ..Driver::SEARCH };
+        // SAFETY: there is no library of that name.
+        let text = unsafe { search.open() }.unwrap_err().to_string();
+        let both =
+            "the path of a shared library, or one of the names of providers linked into this program: half, whole";
+        assert!(text.ends_with(both), "{text}");
     }
 }

@@ -147,13 +147,14 @@ impl Search {
     fn failed_choice(&self, attempt: Attempt, source: &str) -> LoadError {
         let linked: Vec<&str> = self.linked.iter().map(|linked| linked.name).collect();
         let also = if linked.is_empty() {
-            "no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` do that)".to_owned()
+            "; no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` do that; libsoftgpu.so \
+             and libvkgdr.so.1 are the same as libraries)"
+                .to_owned()
         } else {
-            format!("the names of providers linked into this program: {}", linked.join(", "))
+            format!(", or one of the names of providers linked into this program: {}", linked.join(", "))
         };
-        let remedy = format!(
-            "{source} says so, and nothing else was tried. It takes the path of a shared library, or one of {also}"
-        );
+        let remedy =
+            format!("{source} says so, and nothing else was tried. It takes the path of a shared library{also}");
         LoadError { what: self.what, attempts: vec![attempt], remedy }
     }
 }

@@ -1,6 +1,7 @@
 //! What a program can choose about the simulated machine.
 
 use crate::state::sync::lock;
+use crate::table;
 use std::sync::Mutex;
 
 /// The simulated machine. Start from [`Settings::default`] and change fields.
@@ -79,6 +80,7 @@ const SWITCH: &str = "0 or 1";
 const VERSION: &str = "a release from 11000 to 13020, as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
+const WITHOUT: &str = "a function of the driver's table or vkgdr's with its version, as cuMemAlloc_v2";
 const ATTRIBUTES: &str = "numbers of attributes with their values, as 144=0,142=unknown";
 /// The newest release that softgpu serves.
 pub(crate) const NEWEST: u32 = 13020;
@@ -90,7 +92,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A variable's value is not a number, or out of range.
+    /// A variable's value is not a number, or out of range, or names a function that there is not.
     pub fn from_environment() -> Result<Self, SettingsError> {
         Self::from_variables(&mut |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -141,7 +143,7 @@ impl Settings {
             seed,
             attributes,
         };
-        settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM", "SOFTGPU_VERSION"])?;
+        settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM", "SOFTGPU_VERSION", "SOFTGPU_WITHOUT"])?;
         Ok(settings)
     }
 
@@ -150,7 +152,7 @@ impl Settings {
         self.version < USUAL || !self.without.is_empty()
     }
 
-    fn check(&self, [devices, memory, atom, version]: [&'static str; 4]) -> Result<(), SettingsError> {
+    fn check(&self, [devices, memory, atom, version, without]: [&'static str; 5]) -> Result<(), SettingsError> {
         let wrong = |name, value: String, want| Err(SettingsError { name, value, want });
         if !(1..=64).contains(&self.devices) {
             return wrong(devices, self.devices.to_string(), DEVICES);
@@ -163,6 +165,9 @@ impl Settings {
         }
         if !(11000..=NEWEST).contains(&self.version) {
             return wrong(version, self.version.to_string(), VERSION);
+        }
+        if let Some(name) = self.without.iter().find(|name| !table::is_known(name)) {
+            return wrong(without, name.clone(), WITHOUT);
         }
         Ok(())
     }
@@ -184,7 +189,7 @@ static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
 ///
 /// # Errors
 ///
-/// A setting is out of range; nothing changes then.
+/// A setting is out of range, or names a function that there is not; nothing changes then.
 ///
 /// ```
 /// softgpu::configure(softgpu::Settings { devices: 1, memory: 1 << 30, ..Default::default() })?;
@@ -192,7 +197,7 @@ static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
 /// # Ok::<(), softgpu::SettingsError>(())
 /// ```
 pub fn configure(settings: Settings) -> Result<(), SettingsError> {
-    settings.check(["devices", "memory", "atom", "version"])?;
+    settings.check(["devices", "memory", "atom", "version", "without"])?;
     *lock(&CHOSEN) = Some(settings);
     Ok(())
 }
@@ -220,7 +225,11 @@ mod tests {
         let attributes = vec![(144, Some(0)), (142, None)];
         let old = Settings { attributes, ..Settings::default() };
         assert_eq!(with("SOFTGPU_ATTRIBUTES", "144=0, 142 = unknown,"), Ok(old));
+        let without = ["cuMemcpyBatchAsync", "vkgdr_memory_export_fd"].map(str::to_owned).into();
+        let lacking = Settings { without, ..Settings::default() };
+        assert_eq!(with("SOFTGPU_WITHOUT", "cuMemcpyBatchAsync, vkgdr_memory_export_fd"), Ok(lacking));
         for (name, value) in [
+            ("SOFTGPU_WITHOUT", "cuMemAlloc"),
             ("SOFTGPU_ATTRIBUTES", "144"),
             ("SOFTGPU_DEVICES", "0"),
             ("SOFTGPU_DEVICES", "65"),

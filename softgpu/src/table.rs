@@ -83,6 +83,21 @@ fn is_left_out(settings: &Settings, name: &CStr) -> bool {
     settings.without.iter().any(|without| without.as_bytes() == name.to_bytes())
 }
 
+/// Whether a table has a function of this name: the driver's, or vkgdr's.
+pub(crate) fn is_known(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
+/// The driver's function that a name without its version means: `cuMemAlloc_v2` for `cuMemAlloc`.
+pub(crate) fn meant(name: &str) -> Option<&'static str> {
+    names().find(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v")))
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let symbols = Functions::SYMBOLS.iter().chain(vkgdr_sys::Functions::SYMBOLS);
+    symbols.filter_map(|symbol| symbol.name.to_str().ok())
+}
+
 /// The address of a vkgdr function by its name; null for one that is not served.
 ///
 /// ```

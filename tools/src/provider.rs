@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::softgpu::{self, Settings};
 use cuda_mem::{Context, Driver, Error, cuda_sys::CUresult};
+use std::path::Path;
 
 /// The environment variable that names the CUDA driver.
 pub(crate) const LIBCUDA: &str = "CUDA_MEM_LIBCUDA";
@@ -45,13 +46,13 @@ pub(crate) struct OpenedContext {
 pub(crate) enum OpenError {
     #[error("--provider cuda asks for NVIDIA's driver, but {LIBCUDA}={0} names the software GPU: unset one of them")]
     NamedSoftware(String),
-    #[error("{0}\n`cuda-mem doctor` tells more; --provider software shows the demo without a GPU")]
+    #[error("{0}\n`cuda-mem doctor` tells more; --provider software goes without a GPU")]
     Driver(Error),
     #[error("there is no device {wanted}: this driver has {count}, numbered from 0")]
     NoSuchDevice { wanted: i32, count: usize },
     #[error(
         "the GPU is there, but its memory cannot be mapped for the CPU: {0}\n`cuda-mem doctor` says what is missing. \
-         A real GPU is not replaced unasked: --provider software shows the demo without it"
+         A real GPU is not replaced unasked: --provider software goes without it"
     )]
     Mapped(Error),
     #[error(
@@ -74,6 +75,15 @@ pub(crate) fn is_software(driver: &Driver) -> bool {
 /// An environment variable that is set and not empty.
 pub(crate) fn named(variable: &str) -> Option<String> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Why a driver does not serve. What the environment calls by the software GPU's name, or its library's, is no GPU.
+fn no_driver(named: Option<&str>, error: Error) -> OpenError {
+    let file = named.and_then(|name| Path::new(name).file_name());
+    match file.and_then(|file| file.to_str()) {
+        Some(file) if file == "softgpu" || file.starts_with("libsoftgpu.") => OpenError::Software(error),
+        _ => OpenError::Driver(error),
+    }
 }
 
 /// What is to be done, given what the real driver said.
@@ -112,7 +122,7 @@ pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<O
             match (decide(named(LIBCUDA).is_some(), &count), driver) {
                 (Decision::StandIn(why), _) => stand_in(&why, device, wish),
                 (_, Ok(driver)) => real(&driver, device, wish),
-                (_, Err(error)) => Err(OpenError::Driver(error)),
+                (_, Err(error)) => Err(no_driver(named(LIBCUDA).as_deref(), error)),
             }
         }
         Choice::Cuda => match Driver::load() {
@@ -120,7 +130,7 @@ pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<O
                 Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())))
             }
             Ok(driver) => real(&driver, device, wish),
-            Err(error) => Err(OpenError::Driver(error)),
+            Err(error) => Err(no_driver(named(LIBCUDA).as_deref(), error)),
         },
         Choice::Vulkan => {
             let driver = over_vulkan()?;
@@ -148,14 +158,14 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
                     let notice = format!("{why}: a software GPU stands in; `cuda-mem doctor` tells more");
                     (Driver::software().map_err(OpenError::Software)?, Some(notice))
                 }
-                (_, driver) => (driver.map_err(OpenError::Driver)?, None),
+                (_, driver) => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
             }
         }
         Choice::Cuda => match Driver::load() {
             Ok(driver) if is_software(&driver) => {
                 return Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())));
             }
-            driver => (driver.map_err(OpenError::Driver)?, None),
+            driver => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
         },
         Choice::Vulkan => (over_vulkan()?, None),
         Choice::Software => (Driver::software().map_err(OpenError::Software)?, None),
@@ -213,7 +223,8 @@ pub(crate) fn over_vulkan() -> Result<Driver, OpenError> {
 }
 
 fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
-    let count = driver.device_count().map_err(OpenError::Driver)?;
+    let failed = |error| if is_software(driver) { OpenError::Software(error) } else { OpenError::Driver(error) };
+    let count = driver.device_count().map_err(failed)?;
     match usize::try_from(device) {
         Ok(wanted) if wanted < count => Ok(()),
         _ => Err(OpenError::NoSuchDevice { wanted: device, count }),
@@ -282,6 +293,18 @@ mod tests {
         assert_eq!(decide(true, &Ok(2)), Decision::UseIt);
         for answer in [Ok(0), Err(not_found()), Err(refused(CUresult::CUDA_ERROR_NO_DEVICE))] {
             assert_eq!(decide(true, &answer), Decision::Report);
+        }
+    }
+
+    #[test]
+    fn who_has_the_software_gpu_is_not_told_to_take_it() {
+        for named in ["softgpu", "/opt/libsoftgpu.so"] {
+            let text = no_driver(Some(named), refused(CUresult::CUDA_ERROR_INVALID_VALUE)).to_string();
+            assert!(text.starts_with("the software GPU does not serve this") && !text.contains("--provider"), "{text}");
+        }
+        for named in [None, Some("/opt/libcuda.so.1"), Some("/softgpu/libcuda.so.1")] {
+            let text = no_driver(named, not_found()).to_string();
+            assert!(text.ends_with("--provider software goes without a GPU"), "{text}");
         }
     }
 

@@ -65,6 +65,7 @@ fn what_cannot_be_is_said_in_a_line() {
     for (arguments, code, word) in [
         (&["bench", "copy", "--threads", "0"][..], 2, "threads"),
         (&["bench", "copy", "--largest", "0"], 2, "largest"),
+        (&["bench", "copy", "--largest", "3"], 2, "the smallest size that is measured is 4"),
         (&["bench", "copy", "--brief", "--largest", "64", "--svg", "/nowhere/at/all.svg"], 1, "cannot write /nowhere"),
         (&["bench", "latency", "--device", "99"], 1, "there is no device 99"),
     ] {
@@ -82,7 +83,8 @@ fn the_doctor_tells_how_copies_are_done() {
     let find = |id: &str| report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).cloned();
     let profile = find("copies.0.profile").unwrap();
     assert_eq!(profile["state"], "note");
-    assert!(profile["text"].as_str().unwrap().contains("not measured"), "{profile}");
+    assert!(profile["text"].as_str().unwrap().contains("nothing is kept of the software GPU"), "{profile}");
+    assert!(profile["remedy"].is_null(), "nothing measures it: {profile}");
     let route = find("copies.0.pageable_to_mapped").unwrap();
     assert!(route["text"].as_str().unwrap().starts_with("CPU, 1 thread to "), "{route}");
 }

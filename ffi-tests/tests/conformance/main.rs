@@ -1,5 +1,5 @@
 //! The hand-written headers against NVIDIA's own: what they say about the driver's interface is compared with cuda.h of
-//! several releases, by three methods, and errors planted on purpose show that the methods find them.
+//! several releases, by four methods, and errors planted on purpose show that the methods find them.
 //!
 //! NVIDIA's headers are no part of the project: `scripts/cuda-headers` downloads them.
 

@@ -2,6 +2,7 @@
 
 use super::{COUNTS, Counts, FAULTS, want};
 use crate::state::sync::lock;
+use crate::table;
 use cuda_sys::CUresult;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,11 +45,26 @@ impl Fault {
 
 /// A text that describes no fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no fault: write NAME:K=CODE, with `any` for every function, `*K` for every K-th call, and after \
+pub enum FaultError {
+    /// The form is another.
+    #[error(
+        "{0:?} is no fault: write NAME:K=CODE, with `any` for every function, `*K` for every K-th call, and after \
          CODE `+` to let the call do its work, `!` to let the context keep the error"
-)]
-pub struct FaultError(pub String);
+    )]
+    Form(String),
+    /// No table has the function.
+    #[error("`{name}` is no function of the driver's table or vkgdr's{}", question(*.meant))]
+    Function {
+        /// What the text has.
+        name: String,
+        /// The name with its version, if that is what lacks.
+        meant: Option<&'static str>,
+    },
+}
+
+fn question(meant: Option<&str>) -> String {
+    meant.map(|name| format!("; is `{name}` meant?")).unwrap_or_default()
+}
 
 static LIST: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 static INJECTED: AtomicU64 = AtomicU64::new(0);
@@ -81,13 +97,13 @@ pub fn injected() -> u64 {
 ///
 /// # Errors
 ///
-/// A part is no fault.
+/// A part is no fault, or of a function that there is not.
 pub fn faults_from(text: &str) -> Result<Vec<Fault>, FaultError> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
 }
 
 fn one(part: &str) -> Result<Fault, FaultError> {
-    let wrong = || FaultError(part.to_owned());
+    let wrong = || FaultError::Form(part.to_owned());
     let (call, code) = part.split_once('=').ok_or_else(wrong)?;
     let (name, k) = call.split_once(':').ok_or_else(wrong)?;
     let (number, every) = k.strip_prefix('*').map_or((k, false), |rest| (rest, true));
@@ -97,6 +113,9 @@ fn one(part: &str) -> Result<Fault, FaultError> {
     let marks = &code[digits.len()..];
     if name.is_empty() {
         return Err(wrong());
+    }
+    if name != "any" && !table::is_known(name) {
+        return Err(FaultError::Function { name: name.to_owned(), meant: table::meant(name) });
     }
     Ok(Fault {
         function: (name != "any").then(|| name.to_owned()),
@@ -141,7 +160,11 @@ mod tests {
         assert_eq!(list[1], stays);
         assert_eq!((list[2].code.0 as i32, list[2].after), (-3, true));
         for bad in ["x", "x:1", "x:0=2", ":1=2", "x:1=0", "x:k=2", "x:1=2?"] {
-            assert_eq!(faults_from(bad), Err(FaultError(bad.to_owned())));
+            assert_eq!(faults_from(bad), Err(FaultError::Form(bad.to_owned())));
         }
+        let refused = |text| faults_from(text).unwrap_err().to_string();
+        let text = refused("cuMemFreeAsync:1=2,cuMemcpyHtoD:1=2");
+        assert_eq!(text, "`cuMemcpyHtoD` is no function of the driver's table or vkgdr's; is `cuMemcpyHtoD_v2` meant?");
+        assert_eq!(refused("vkgdr_close_all:1=2"), "`vkgdr_close_all` is no function of the driver's table or vkgdr's");
     }
 }

@@ -1,5 +1,6 @@
 //! The command line of `cuda-mem bench`.
 
+use crate::bench::copy::SMALLEST;
 use crate::bytes::parse_size;
 use crate::provider::Choice;
 use crate::subject::Subject;
@@ -51,7 +52,7 @@ Examples:
 
 Every way of every route is measured at powers of 2, round after round, beside what the engine does by itself and the driver's
 blocking copy (cuMemcpyHtoD, cuMemcpyDtoH). First the machine's profile is measured anew and kept, as `CopyEngine::measure`
-does; --keep-profile chooses by what is kept.
+does; --keep-profile chooses by what is kept. Nothing is kept of the software GPU.
 
 Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
@@ -70,7 +71,7 @@ pub(crate) struct BenchCopyOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64).map(usize::from))]
     pub(crate) threads: Option<usize>,
     /// The largest size; units are powers of 1024; without it 1 GiB, briefly 1 MiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_largest)]
     pub(crate) largest: Option<NonZeroUsize>,
     /// Does not measure the machine's profile first
     #[arg(long)]
@@ -78,6 +79,13 @@ pub(crate) struct BenchCopyOptions {
     /// Where a picture of the figures goes
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+}
+
+fn parse_largest(text: &str) -> Result<NonZeroUsize, String> {
+    match parse_size(text)? {
+        size if size.get() < SMALLEST => Err(format!("the smallest size that is measured is {SMALLEST}")),
+        size => Ok(size),
+    }
 }
 
 const BENCH_LATENCY_AFTER: &str = "\

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, Recorder};
 use crate::bytes::size;
+use crate::provider::is_software;
 use cuda_mem::Device;
 use cuda_mem::copy::{CopyEngine, MachineProfile, Measuring, Route, Way};
 use serde_json::json;
@@ -28,6 +29,10 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     out.add(match engine.profile_file() {
         Some(file) if measured => {
             Finding::ok(id, "copy profile", format!("{} ({threads} threads)", file.display())).value(json!(profile))
+        }
+        _ if is_software(device.driver()) => {
+            let text = format!("typical figures: nothing is kept of the software GPU ({threads} threads)");
+            Finding::note(id, "copy profile", text).value(json!(profile))
         }
         _ => Finding::note(id, "copy profile", format!("typical figures: not measured here yet ({threads} threads)"))
             .value(json!(profile))

@@ -10,10 +10,17 @@ use std::time::{Duration, Instant};
 /// A way that is so many times slower than the best is not tried at larger sizes.
 const HOPELESS: f64 = 4.0;
 
+/// The smallest size that is measured, in bytes.
+pub(crate) const SMALLEST: usize = 4;
+
 /// The sizes that are measured, in bytes: powers of 2 or, briefly, of 16.
 pub(super) fn sizes(largest: usize, brief: bool) -> Vec<usize> {
     let step = if brief { 4 } else { 1 };
-    (2..usize::BITS).step_by(step).map(|power| 1usize << power).take_while(|size| *size <= largest).collect()
+    (SMALLEST.ilog2()..usize::BITS)
+        .step_by(step)
+        .map(|power| 1usize << power)
+        .take_while(|size| *size <= largest)
+        .collect()
 }
 
 /// What is copied between.

@@ -12,6 +12,7 @@ use crate::provider::OpenedContext;
 use cuda_mem::Context;
 use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub(crate) use measure::SMALLEST;
 use serde::Serialize;
 use std::error::Error;
 use std::fs::File;
