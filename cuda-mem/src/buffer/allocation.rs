@@ -75,7 +75,8 @@ impl Allocation {
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
             self.home.synchronize()?;
-            resource.invalidate(self.block.host_pointer, self.block.size)?;
+            // SAFETY: all parts are gone, and with them what borrowed the memory.
+            unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
         Ok(())
     }
@@ -130,7 +131,8 @@ impl Allocation {
         match liveness {
             Liveness::DriverGone => return Ok(()),
             Liveness::Gone => {
-                resource.abandon(self.block);
+                // SAFETY: the block is the resource's and `ended` says that it was not freed before; all parts are gone.
+                unsafe { resource.abandon(self.block) };
                 return Ok(());
             }
             Liveness::Alive => {}
