@@ -69,6 +69,18 @@ impl Allocation {
         }
     }
 
+    /// Waits for the work, and posts what a failed flush left: whoever has the block then needs to do neither before it is
+    /// freed.
+    pub fn finish(&self) -> Result<()> {
+        if self.home.context().liveness() == Liveness::Alive {
+            self.home.synchronize()?;
+        }
+        match &self.origin {
+            Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
+            _ => Ok(()),
+        }
+    }
+
     /// Posts what a failed flush left, when the work so far is done. Else it would be posted at some time over what the
     /// device wrote for the memory's next user. While that fails, the memory is not freed.
     #[cold]
