@@ -390,9 +390,14 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         self.memory.stream()
     }
 
-    /// The buffer whose ownership the view shares, if it does.
+    /// The buffer whose ownership the view shares, if it does and may be written: a buffer may be.
     #[doc(alias = "exporting_obj")]
     pub fn buffer(&self) -> Option<&SharedBuffer<u8, Any>> {
+        self.shared_memory().filter(|_| !self.read_only)
+    }
+
+    /// As [`buffer`](Self::buffer), also of a view that is read-only, which the caller keeps so.
+    pub(crate) fn shared_memory(&self) -> Option<&SharedBuffer<u8, Any>> {
         match &self.memory {
             Memory::Shared(buffer) => Some(buffer),
             _ => None,
