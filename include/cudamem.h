@@ -1397,7 +1397,7 @@ cudamem_status cudamem_view_get_info(cudamem_view view, cudamem_view_info *info)
 /**
  * Makes a buffer of the memory that the view shares the ownership of, for what buffers offer.
  *
- * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view of the host's memory that is no buffer's.
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view that is read-only, or of the host's memory that is no buffer's.
  */
 cudamem_status cudamem_view_get_buffer(cudamem_view view, cudamem_buffer *buffer);
 

@@ -348,7 +348,8 @@ pub extern "C" fn cudamem_buffer_flush(buffer: cudamem_buffer, offset: usize, si
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_invalidate(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_buffer_invalidate", || {
-        on_host_range(buffer, offset, size, |resource, start, size| resource.invalidate(start, size))
+        // SAFETY: C has addresses of the memory, and nobody has references.
+        on_host_range(buffer, offset, size, |resource, start, size| unsafe { resource.invalidate(start, size) })
     })
 }
 

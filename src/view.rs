@@ -313,14 +313,15 @@ pub unsafe extern "C" fn cudamem_view_get_info(view: cudamem_view, info: *mut cu
 
 /// Makes a buffer of the memory that the view shares the ownership of, for what buffers offer.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view of the host's memory that is no buffer's.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view that is read-only, or of the host's memory that is no buffer's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_get_buffer(view: cudamem_view, buffer: Out<'_, cudamem_buffer>) -> cudamem_status {
     run("cudamem_view_get_buffer", || {
         let buffer = out("buffer", buffer)?;
         let view = object("view", view)?;
         let Some(memory) = view.buffer() else {
-            return Err(invalid("view", "one of the host's memory", "it has to be a view of a buffer"));
+            let value = if view.is_read_only() { "read-only" } else { "one of the host's memory" };
+            return Err(invalid("view", value, "it has to be a view of a buffer that may be written"));
         };
         buffer.write(call::new_handle(Memory::shared(memory.clone()))?);
         Ok(())

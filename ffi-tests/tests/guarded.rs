@@ -3,11 +3,12 @@
 
 use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, Tracking, named};
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, Kind, PinnedMemory, ResourceHandle, SharedResource, kind,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, Stream};
+use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::sources::{self, failures_of_four_threads};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -122,6 +123,24 @@ fn damaged(setup: &Setup, source: &SharedResource) -> Outcome {
 #[test]
 fn writes_beyond_a_block_are_the_error_of_its_free() -> Outcome {
     alone(|setup| over_every_source(setup, damaged))
+}
+
+#[test]
+fn a_check_undoes_nothing_that_the_cpu_is_writing() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        let memory = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let guarded = Guarded::new(&memory, &settings(256, 0))?;
+        let mut buffer = Buffer::<u8, _>::filled(&guarded, 100, 1, &stream)?;
+        let mut slice = buffer.write(..)?;
+        slice[99] = 2; // in an atom with the zone behind
+        assert_eq!(guarded.check()?, []);
+        assert_eq!(slice[99], 2);
+        slice.finish()?;
+        assert_eq!(buffer.to_vec()?[98..], [1, 2]);
+        close(buffer)?;
+        Ok(())
+    })
 }
 
 /// What a block of a source takes of a quarantine: sources have granularities of their own.

@@ -206,7 +206,7 @@ fn copies_are_the_consumers_alone() -> Outcome {
                 // SAFETY: the export ordered it before the legacy stream, or waited.
                 let copy = unsafe { imported.into_shared(&legacy, None) }?;
                 buffer.fill(.., 0)?;
-                assert_eq!(copy.memory().to_vec()?, pattern(64, 1)[..62]);
+                assert_eq!(copy.memory()?.to_vec()?, pattern(64, 1)[..62]);
                 buffer.copy_from_slice(0, &pattern(64, 1))?;
             }
         }
@@ -251,7 +251,15 @@ fn read_only_arrays_stay_so() -> Outcome {
         assert!(seen.tensor().is_read_only());
         let refused = seen.into_buffer::<f32, Any>().unwrap_err();
         assert!(refused.error.to_string().contains("read-only"), "{}", refused.error);
-        let copy = refused.value.copied(&DeviceMemory::new(context).share())?;
+        let (seen, read_only) = (refused.value, |error: Error| error.to_string().contains("read-only"));
+        assert!(seen.memory().is_err_and(read_only));
+        assert!(seen.with_layout(4, &[2], None)?.memory().is_err_and(read_only));
+        let view = seen.clone().into_view()?;
+        assert!(view.buffer().is_none() && view.is_read_only());
+        assert!(view.to_tensor()?.memory().is_err_and(read_only));
+        assert_eq!(view.to_vec::<f32>()?, [1.5; 8]);
+        let copy = seen.copied(&DeviceMemory::new(context).share())?;
+        assert_eq!(copy.memory()?.len(), 32);
         assert_eq!(copy.into_buffer::<f32, Any>().map_err(|refused| refused.error)?.to_vec()?, [1.5; 8]);
         Ok(())
     })
@@ -359,7 +367,7 @@ fn the_cuda_array_interface_goes_both_ways_in_order() -> Outcome {
             let seen = unsafe { said.import_cuda(Arc::new(buffer.clone()), &theirs, false) }?;
             assert_eq!((seen.tensor().shape(), seen.tensor().strides()), (&[9, 3][..], &[10, 1][..]));
             let dense: SharedTensor = seen.copied(&PinnedMemory::new(context).share())?;
-            let bytes = dense.memory().to_vec()?;
+            let bytes = dense.memory()?.to_vec()?;
             assert!(bytes.chunks(4).all(|chunk| chunk == 2.5f32.to_ne_bytes()), "their stream did not wait");
         }
         Ok(())

@@ -165,7 +165,7 @@ public:
 
     result<view> read_only() const { return detail::make<view>(cudamem_view_make_read_only, get()); }
 
-    /// The memory that the view shares.
+    /// The memory that the view shares, where it may be written.
     result<cudamem::buffer> buffer() const { return detail::make<cudamem::buffer>(cudamem_view_get_buffer, get()); }
 
     result<void> record_use(const stream &stream) const { return check(cudamem_view_record_use(get(), stream.get())); }

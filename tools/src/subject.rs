@@ -57,7 +57,7 @@ impl Target for Buffers {
     }
 
     #[inline]
-    fn free(&self, buffer: Self::Block, stream: &Stream) -> Result<()> {
+    unsafe fn free(&self, buffer: Self::Block, stream: &Stream) -> Result<()> {
         if buffer.stream() == stream {
             // An error goes to the context's queue, which is looked at in the end.
             drop(buffer);
@@ -110,8 +110,9 @@ impl Target for Resource {
     }
 
     #[inline]
-    fn free(&self, block: Block, stream: &Stream) -> Result<()> {
-        Target::free(&self.resource, block, stream)
+    unsafe fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { Target::free(&self.resource, block, stream) }
     }
 
     fn context(&self) -> &Context {

@@ -144,9 +144,10 @@ unsafe impl Adapt for Shifting {
         freed
     }
 
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         let whole = self.with(|moved| moved.remove(&block.device_pointer));
-        upstream.abandon(whole.unwrap_or(block));
+        // SAFETY: the caller's contract.
+        unsafe { upstream.abandon(whole.unwrap_or(block)) };
     }
 
     fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {

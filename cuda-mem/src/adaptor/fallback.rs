@@ -112,9 +112,10 @@ unsafe impl MemoryResource for Pair {
         freed
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         let giver = if self.with(|blocks| blocks.remove(block)) { &self.second } else { &self.first };
-        giver.abandon(block);
+        // SAFETY: the caller's contract; the giver is the block's.
+        unsafe { giver.abandon(block) };
     }
 
     fn context(&self) -> &Context {
@@ -146,8 +147,9 @@ unsafe impl MemoryResource for Pair {
         self.giver(block).export(block)
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.giver_of(start).invalidate(start, length)
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.giver_of(start).invalidate(start, length) }
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {

@@ -108,8 +108,9 @@ unsafe impl Adapt for Budget {
         Ok(())
     }
 
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
-        upstream.abandon(block);
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
+        // SAFETY: the caller's contract.
+        unsafe { upstream.abandon(block) };
         self.release(block.size);
     }
 }

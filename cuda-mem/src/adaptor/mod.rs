@@ -89,8 +89,13 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     }
 
     /// As [`MemoryResource::abandon`].
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
-        upstream.abandon(block);
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
+        // SAFETY: the caller's contract; the block is the upstream's own.
+        unsafe { upstream.abandon(block) };
     }
 
     /// As [`MemoryResource::export`].
@@ -117,8 +122,9 @@ unsafe impl<A: Adapt> MemoryResource for Before<A> {
         unsafe { self.adaptor.deallocate(&self.upstream, block, stream) }
     }
 
-    fn abandon(&self, block: Block) {
-        self.adaptor.abandon(&self.upstream, block);
+    unsafe fn abandon(&self, block: Block) {
+        // SAFETY: the caller's contract.
+        unsafe { self.adaptor.abandon(&self.upstream, block) };
     }
 
     fn context(&self) -> &Context {
@@ -145,8 +151,9 @@ unsafe impl<A: Adapt> MemoryResource for Before<A> {
         self.adaptor.export(&self.upstream, block)
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.upstream.invalidate(start, length)
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.invalidate(start, length) }
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {

@@ -60,10 +60,11 @@ unsafe impl Adapt for Option<Ring> {
         ring.freed(block, stream, || unsafe { upstream.deallocate(block, stream) })
     }
 
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         if let Some(ring) = self {
             ring.abandoned(block);
         }
-        upstream.abandon(block);
+        // SAFETY: the caller's contract.
+        unsafe { upstream.abandon(block) };
     }
 }

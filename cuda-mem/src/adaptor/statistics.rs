@@ -140,8 +140,9 @@ unsafe impl Adapt for Counting {
         freed
     }
 
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
-        upstream.abandon(block);
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
+        // SAFETY: the caller's contract.
+        unsafe { upstream.abandon(block) };
         self.note(|counts| counts.freed(block.size));
     }
 }

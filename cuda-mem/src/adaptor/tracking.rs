@@ -181,9 +181,10 @@ unsafe impl Adapt for Account {
         self.freed(block, || unsafe { upstream.deallocate(block, stream) })
     }
 
-    fn abandon(&self, upstream: &SharedResource, block: Block) {
+    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         if self.abandoned(block) {
-            upstream.abandon(block);
+            // SAFETY: the caller's contract.
+            unsafe { upstream.abandon(block) };
         }
     }
 }

@@ -69,13 +69,26 @@ impl Allocation {
         }
     }
 
+    /// Waits for the work, and posts what a failed flush left: whoever has the block then needs to do neither before it is
+    /// freed.
+    pub fn finish(&self) -> Result<()> {
+        if self.home.context().liveness() == Liveness::Alive {
+            self.home.synchronize()?;
+        }
+        match &self.origin {
+            Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
+            _ => Ok(()),
+        }
+    }
+
     /// Posts what a failed flush left, when the work so far is done. Else it would be posted at some time over what the
     /// device wrote for the memory's next user. While that fails, the memory is not freed.
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
             self.home.synchronize()?;
-            resource.invalidate(self.block.host_pointer, self.block.size)?;
+            // SAFETY: all parts are gone, and with them what borrowed the memory.
+            unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
         Ok(())
     }
@@ -130,7 +143,8 @@ impl Allocation {
         match liveness {
             Liveness::DriverGone => return Ok(()),
             Liveness::Gone => {
-                resource.abandon(self.block);
+                // SAFETY: the block is the resource's and `ended` says that it was not freed before; all parts are gone.
+                unsafe { resource.abandon(self.block) };
                 return Ok(());
             }
             Liveness::Alive => {}

@@ -59,7 +59,8 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
 
     fn hand_over(&self, place: &Place<'_>) -> Result<()> {
         match self.resource() {
-            Some(resource) if place.size > 0 => resource.invalidate(place.host, place.size),
+            // SAFETY: the engine has the memory exclusively, or others share it, of which nobody has a reference.
+            Some(resource) if place.size > 0 => unsafe { resource.invalidate(place.host, place.size) },
             _ => Ok(()),
         }
     }

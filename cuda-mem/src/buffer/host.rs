@@ -43,7 +43,10 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         self.settle()?;
         match self.resource() {
             Some(resource) if !range.is_empty() => {
-                resource.invalidate(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+                let start = self.host_pointer().wrapping_add(range.start).cast();
+                // SAFETY: the buffer is the one value that reaches the memory, and who calls has borrowed it exclusively; parts
+                // share no atom.
+                unsafe { resource.invalidate(start, range.len() * size_of::<T>()) }
             }
             _ => Ok(()),
         }

@@ -98,9 +98,13 @@ impl<T, K: Kind> Buffer<T, K> {
     /// Moves the ownership out: the block, the resource that frees it, and the stream that its work is ordered on.
     /// [`from_block`](Self::from_block) moves it in again.
     ///
+    /// Waits for the buffer's work: a block keeps no resource alive, and a resource that ends frees its memory, also blocks
+    /// that were handed out. Whoever uses the block holds the resource meanwhile.
+    ///
     /// # Errors
     ///
-    /// The memory was divided, or is another library's; the buffer is given back.
+    /// The memory was divided, or is another library's; work failed, or cannot be waited for during a capture. The buffer
+    /// is given back.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -131,6 +135,9 @@ impl<T, K: Kind> Buffer<T, K> {
             ));
         };
         let parts = (allocation.block, resource.clone(), allocation.home.clone());
+        if let Err(error) = allocation.finish() {
+            return Err(Refused::new(self, error));
+        }
         allocation.disown();
         Ok(parts)
     }

@@ -15,7 +15,7 @@ use std::thread::{self, ThreadId};
 /// library's. It lies within its memory: that was checked.
 #[derive(Debug)]
 pub struct SharedTensor {
-    memory: SharedBuffer<u8, Any>,
+    pub(super) memory: SharedBuffer<u8, Any>,
     tensor: Tensor,
 }
 
@@ -168,9 +168,17 @@ impl SharedTensor {
         &self.tensor
     }
 
-    /// The memory. Its home stream is the one that the array's work is ordered on.
-    pub fn memory(&self) -> &SharedBuffer<u8, Any> {
-        &self.memory
+    /// The memory of an array that may be written. Its home stream is the one that the array's work is ordered on.
+    ///
+    /// # Errors
+    ///
+    /// The array is read-only, and a buffer may be written: [`into_view`](Self::into_view) reads it, and
+    /// [`copied`](Self::copied) gives a copy that may be written.
+    pub fn memory(&self) -> Result<&SharedBuffer<u8, Any>> {
+        match self.tensor.read_only {
+            false => Ok(&self.memory),
+            true => Err(read_only("SharedTensor::memory")),
+        }
     }
 
     /// The memory as a buffer, of an array that is contiguous, of `T`s, and may be written.
@@ -184,19 +192,16 @@ impl SharedTensor {
         K: Kind,
     {
         let tensor = &self.tensor;
-        let refusal = |argument, value: String, rule| Error::InvalidArgument {
-            call: "SharedTensor::into_buffer",
-            argument,
-            value: value.into(),
-            rule,
-        };
+        const CALL: &str = "SharedTensor::into_buffer";
+        let refusal =
+            |argument, value: String, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
         let error = if tensor.data_type != T::DATA_TYPE {
             refusal("the type of an element", tensor.data_type.to_string(), "it must be the buffer's")
         } else if !tensor.is_contiguous() {
             let value = format!("shape {:?}, strides {:?}", tensor.shape(), tensor.strides());
             refusal("the layout", value, "a buffer's elements lie side by side; make a dense copy")
         } else if tensor.read_only {
-            refusal("the array", "read-only".into(), "a buffer may be written; make a copy")
+            read_only(CALL)
         } else {
             let begin = (tensor.address - address_of(&self.memory, tensor.device)) as usize;
             let range = if tensor.is_empty() { 0..0 } else { begin..begin + tensor.len() * size_of::<T>() };
@@ -344,6 +349,11 @@ impl ImportedTensor {
         // SAFETY: this function's contract.
         unsafe { adopt(CALL, tensor, copied, Arc::new(self.into_managed()), stream, producer) }
     }
+}
+
+fn read_only(call: &'static str) -> Error {
+    let rule = "a buffer may be written; make a copy";
+    Error::InvalidArgument { call, argument: "the array", value: "read-only".into(), rule }
 }
 
 /// Makes an array of another library's usable here.

@@ -18,7 +18,7 @@ impl StridedView<'static> {
             value: value.into(),
             rule,
         };
-        let Some(memory) = self.buffer() else {
+        let Some(memory) = self.shared_memory() else {
             return Err(refusal("of memory that is no buffer's", "it must share the ownership of a buffer"));
         };
         let (layout, data_type) = (self.layout(), self.data_type());

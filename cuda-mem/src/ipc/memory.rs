@@ -254,7 +254,7 @@ unsafe impl MemoryResource for Imported {
         }
     }
 
-    fn abandon(&self, _block: Block) {
+    unsafe fn abandon(&self, _block: Block) {
         // The context has ended, and the memory with it: only the count is left to end.
         let forgotten = match &self.source {
             Source::Pool { key, .. } => POOL_MEMORY.release(key, |_, _| Ok(())),

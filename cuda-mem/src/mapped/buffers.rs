@@ -79,7 +79,7 @@ unsafe impl MemoryResource for MappedBlocks {
         Ok(())
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         // The allocation's drop ends the CPU's mapping, also where the context is gone.
         drop(self.take(block));
     }
@@ -100,7 +100,7 @@ unsafe impl MemoryResource for MappedBlocks {
         self.find(block.host_pointer, block.size).map_or(1, |(allocation, _)| allocation.coherence().atom())
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
         let (allocation, range) = self.find(start, length)?;
         allocation.invalidate(range)
     }

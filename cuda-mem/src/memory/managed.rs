@@ -123,7 +123,7 @@ unsafe impl MemoryResource for Inner {
         self.concurrent
     }
 
-    fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
+    unsafe fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
         // A kernel of any stream, whatever it uses, takes the memory away from the CPU.
         if self.concurrent { Ok(()) } else { self.context.synchronize() }
     }

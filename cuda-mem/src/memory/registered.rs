@@ -342,7 +342,7 @@ unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
         Ok(())
     }
 
-    fn abandon(&self, _block: Block) {
+    unsafe fn abandon(&self, _block: Block) {
         self.state().lent = false;
     }
 

@@ -293,8 +293,13 @@ impl Core {
     }
 
     /// Forgets a block: its context has ended.
-    pub fn abandon(&self, block: Block) {
-        if self.strays.as_ref().is_some_and(|strays| strays.abandon(block)) {
+    ///
+    /// # Safety
+    ///
+    /// As of [`MemoryResource::abandon`](crate::memory::MemoryResource::abandon).
+    pub unsafe fn abandon(&self, block: Block) {
+        // SAFETY: the caller's contract.
+        if self.strays.as_ref().is_some_and(|strays| unsafe { strays.abandon(block) }) {
             return;
         }
         // No call of the driver is made; that the block is unknown has no one to tell.

@@ -258,7 +258,8 @@ impl Drop for Core {
         let context = self.context();
         match context.liveness() {
             Liveness::DriverGone => {}
-            Liveness::Gone => self.state().heap.regions().for_each(|region| self.upstream.abandon(region)),
+            // SAFETY: the pool ends, and its regions were neither freed nor abandoned before; the context has ended.
+            Liveness::Gone => self.state().heap.regions().for_each(|region| unsafe { self.upstream.abandon(region) }),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
                 let result = self.end();

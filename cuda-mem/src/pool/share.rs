@@ -72,11 +72,12 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
         }
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         if let Some(watch) = self.core.watch.as_ref().filter(|_| WATCHED) {
             watch.abandoned(block);
         }
-        self.core.abandon(block);
+        // SAFETY: the caller's contract.
+        unsafe { self.core.abandon(block) };
     }
 
     fn frees_without_context(&self) -> bool {
@@ -104,8 +105,9 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
         self.stray(block).map_or(self.core.is_coherent, |source| source.is_coherent(block))
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source_at(start).invalidate(start, length)
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.source_at(start).invalidate(start, length) }
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {

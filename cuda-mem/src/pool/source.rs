@@ -73,7 +73,8 @@ impl Source {
         let context = self.upstream.context();
         match context.liveness() {
             Liveness::DriverGone => {}
-            Liveness::Gone => regions.for_each(|block| self.upstream.abandon(block)),
+            // SAFETY: the pool ends, and its regions were neither freed nor abandoned before; the context has ended.
+            Liveness::Gone => regions.for_each(|block| unsafe { self.upstream.abandon(block) }),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
                 let (mut result, streams) = synchronize();
@@ -127,8 +128,9 @@ macro_rules! memory_of_source {
             self.source.is_coherent
         }
 
-        fn invalidate(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
-            self.source.upstream.invalidate(start, length)
+        unsafe fn invalidate(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
+            // SAFETY: the caller's contract; the range lies within the source's region.
+            unsafe { self.source.upstream.invalidate(start, length) }
         }
 
         fn flush(&self, start: *mut u8, length: usize) -> $crate::Result<()> {

@@ -42,8 +42,13 @@ impl Strays {
     }
 
     /// Forgets a block with its context, if it is one of the fallback's.
-    pub fn abandon(&self, block: Block) -> bool {
-        self.forget(block).map(|block| self.source.abandon(block)).is_some()
+    ///
+    /// # Safety
+    ///
+    /// As of [`MemoryResource::abandon`](crate::memory::MemoryResource::abandon).
+    pub unsafe fn abandon(&self, block: Block) -> bool {
+        // SAFETY: the caller's contract; the fallback gave the block.
+        self.forget(block).map(|block| unsafe { self.source.abandon(block) }).is_some()
     }
 
     /// The source of the memory at an address of the CPU, if that is the fallback.

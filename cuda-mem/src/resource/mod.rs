@@ -75,8 +75,9 @@ impl Block {
 ///         // SAFETY: the caller's contract.
 ///         unsafe { self.0.deallocate(block, stream) }
 ///     }
-///     fn abandon(&self, block: Block) {
-///         self.0.abandon(block);
+///     unsafe fn abandon(&self, block: Block) {
+///         // SAFETY: the caller's contract.
+///         unsafe { self.0.abandon(block) }
 ///     }
 ///     fn context(&self) -> &Context {
 ///         self.0.context()
@@ -129,7 +130,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     }
 
     /// Forgets a block: the context has ended, and the memory with it.
-    fn abandon(&self, _block: Block) {}
+    ///
+    /// # Safety
+    ///
+    /// The block is of this resource, and was neither deallocated nor abandoned before. The resource's context has ended,
+    /// and nobody uses the block any more: the resource may give its memory to others, or free it.
+    unsafe fn abandon(&self, _block: Block) {}
 
     /// The context that the resource works in.
     fn context(&self) -> &Context;
@@ -174,7 +180,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// # Errors
     ///
     /// The invalidate failed.
-    fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// No reference to memory of the range's atoms is alive: their bytes change, as if another thread wrote them. What the
+    /// CPU wrote there and has not flushed may be lost.
+    unsafe fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
         Ok(())
     }
 

@@ -33,7 +33,12 @@ pub trait Target: Sync {
     /// # Errors
     ///
     /// The driver refuses.
-    fn free(&self, block: Self::Block, stream: &Stream) -> Result<()>;
+    ///
+    /// # Safety
+    ///
+    /// The block is of this target's [`allocate`](Self::allocate), was not freed before, and only work given to `stream` so
+    /// far uses it.
+    unsafe fn free(&self, block: Self::Block, stream: &Stream) -> Result<()>;
 
     /// The context to make streams in.
     fn context(&self) -> &Context;
@@ -51,8 +56,8 @@ impl Target for SharedResource {
         (**self).allocate(size, ALIGNMENT, stream)
     }
 
-    fn free(&self, block: Block, stream: &Stream) -> Result<()> {
-        // SAFETY: who calls gives a block away that `allocate` gave, and nothing but what this is told of uses it.
+    unsafe fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
         unsafe { (**self).deallocate(block, stream) }
     }
 
@@ -243,7 +248,8 @@ impl<T: Target> Stage<'_, T> {
             Step::Free { block } => {
                 let Some(held) = slot(block).take() else { return Ok(()) };
                 let start = Instant::now();
-                let freed = self.target.free(held.block, stream);
+                // SAFETY: the target gave the block, its slot has it no more, and nobody uses it.
+                let freed = unsafe { self.target.free(held.block, stream) };
                 seen.free.push(nanoseconds(start));
                 freed?;
             }
@@ -257,7 +263,8 @@ impl<T: Target> Stage<'_, T> {
         let mut result = Ok(());
         for slot in self.blocks {
             if let Some(held) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                result = self.target.free(held.block, &self.streams[held.stream]).and(result);
+                // SAFETY: the target gave the block, its slot has it no more, and nobody uses it.
+                result = unsafe { self.target.free(held.block, &self.streams[held.stream]) }.and(result);
             }
         }
         self.streams.iter().fold(result, |result, stream| stream.synchronize().and(result))
@@ -334,8 +341,9 @@ mod tests {
                 }
                 Target::allocate(&self.0, size, stream)
             }
-            fn free(&self, block: Block, stream: &Stream) -> Result<()> {
-                Target::free(&self.0, block, stream)
+            unsafe fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+                // SAFETY: the caller's contract.
+                unsafe { Target::free(&self.0, block, stream) }
             }
             fn context(&self) -> &Context {
                 self.0.as_ref().context()

@@ -108,7 +108,10 @@ impl Memory<'_> {
             _ => buffer.settle()?,
         }
         match self.resource() {
-            Some(resource) if length != 0 => resource.invalidate(self.host_pointer().wrapping_add(start), length),
+            Some(resource) if length != 0 => {
+                // SAFETY: the view has borrowed the memory exclusively, or others share it, of which nobody has a reference.
+                unsafe { resource.invalidate(self.host_pointer().wrapping_add(start), length) }
+            }
             _ => Ok(()),
         }
     }

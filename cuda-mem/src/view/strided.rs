@@ -160,7 +160,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
     /// # Errors
     ///
     /// Elements lie outside of the slice; the layout's item size is not the type's.
-    pub fn of_mut_slice<T: Element>(slice: &'memory mut [T], layout: StridedLayout) -> Result<Self> {
+    pub fn of_mut_slice<T: Element + AnyBitPattern>(slice: &'memory mut [T], layout: StridedLayout) -> Result<Self> {
         let memory =
             HostMemory { size: size_of_val(slice), start: slice.as_mut_ptr().cast(), owner: None, borrow: PhantomData };
         Self::checked("StridedView::of_mut_slice", Memory::Host(memory), T::DATA_TYPE, layout, false)
@@ -390,9 +390,14 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         self.memory.stream()
     }
 
-    /// The buffer whose ownership the view shares, if it does.
+    /// The buffer whose ownership the view shares, if it does and may be written: a buffer may be.
     #[doc(alias = "exporting_obj")]
     pub fn buffer(&self) -> Option<&SharedBuffer<u8, Any>> {
+        self.shared_memory().filter(|_| !self.read_only)
+    }
+
+    /// As [`buffer`](Self::buffer), also of a view that is read-only, which the caller keeps so.
+    pub(crate) fn shared_memory(&self) -> Option<&SharedBuffer<u8, Any>> {
         match &self.memory {
             Memory::Shared(buffer) => Some(buffer),
             _ => None,

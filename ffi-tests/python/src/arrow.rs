@@ -22,7 +22,7 @@ fn format_of(data_type: DataType) -> Outcome<&'static str> {
 /// The tensor as one column of Arrow's, without missing values.
 fn column(tensor: &SharedTensor) -> Outcome<(ArrayNode, Schema)> {
     let format = format_of(tensor.tensor().data_type())?;
-    let buffers = vec![None, Some(tensor.memory().clone())];
+    let buffers = vec![None, Some(tensor.memory()?.clone())];
     let node = ArrayNode { length: tensor.tensor().len(), null_count: Some(0), buffers, ..ArrayNode::default() };
     Ok((node, Schema::new(format)))
 }

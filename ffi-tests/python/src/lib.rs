@@ -11,6 +11,7 @@ use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor, StreamName, Tensor, TensorDevice};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource};
+use cuda_mem::view::{Order, StridedLayout};
 use cuda_mem::{Buffer, Context, DataType, Driver, Error, Stream};
 use std::cell::RefCell;
 use std::error::Error as StdError;
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn interchange_drop(tensor: *mut SharedTensor) {
 /// The tensor lives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_fill(tensor: &SharedTensor, byte: u8) -> i32 {
-    code(|| Ok(tensor.memory().clone().fill(.., byte)?))
+    code(|| Ok(tensor.memory()?.clone().fill(.., byte)?))
 }
 
 /// Writes bytes to the begin of the tensor's memory; waits.
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn interchange_fill(tensor: &SharedTensor, byte: u8) -> i3
 pub unsafe extern "C" fn interchange_write(tensor: &SharedTensor, bytes: *const u8, length: usize) -> i32 {
     // SAFETY: this function's contract.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
-    code(|| Ok(tensor.memory().clone().copy_from_slice(0, bytes)?))
+    code(|| Ok(tensor.memory()?.clone().copy_from_slice(0, bytes)?))
 }
 
 /// Reads the begin of the tensor's memory; waits for its stream.
@@ -229,7 +230,15 @@ pub unsafe extern "C" fn interchange_write(tensor: &SharedTensor, bytes: *const 
 pub unsafe extern "C" fn interchange_read(tensor: &SharedTensor, bytes: *mut u8, length: usize) -> i32 {
     // SAFETY: this function's contract.
     let bytes = unsafe { std::slice::from_raw_parts_mut(bytes, length) };
-    code(|| Ok(tensor.memory().copy_to_slice(0, bytes)?))
+    code(|| {
+        if !tensor.tensor().is_read_only() {
+            return Ok(tensor.memory()?.copy_to_slice(0, bytes)?);
+        }
+        let line = StridedLayout::dense(&[length as i64], 1, Order::C)?;
+        let view = tensor.clone().into_view()?.with_type_and_layout(DataType::UINT8, line)?;
+        bytes.copy_from_slice(&view.to_vec::<u8>()?);
+        Ok(())
+    })
 }
 
 /// The tensor's numbers as JSON. Valid until the next call on this thread.
@@ -246,9 +255,11 @@ pub unsafe extern "C" fn interchange_describe(tensor: &SharedTensor) -> *const c
         TensorDevice::CudaHost => (3, 0),
         TensorDevice::CudaManaged => (13, 0),
     };
+    let range = said.byte_range();
+    let bytes = tensor.memory().map_or((range.end - range.start) as usize, |memory| memory.len());
     let json = serde_json::json!({
         "address": said.address(), "device": [device_type, device_id], "dtype": said.data_type().to_string(),
-        "shape": said.shape(), "strides": said.strides(), "read_only": said.is_read_only(), "bytes": tensor.memory().len(),
+        "shape": said.shape(), "strides": said.strides(), "read_only": said.is_read_only(), "bytes": bytes,
     });
     keep(&TEXT, &json.to_string())
 }

@@ -107,7 +107,10 @@ impl Bytes for SharedBuffer<u8, Any> {
     }
     fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
         match (self.resource(), self.host_pointer_if_any()) {
-            (Some(resource), Some(host)) => Ok(resource.invalidate(host.wrapping_add(offset), size)?),
+            (Some(resource), Some(host)) => {
+                // SAFETY: of shared memory nobody has a reference.
+                Ok(unsafe { resource.invalidate(host.wrapping_add(offset), size) }?)
+            }
             _ => Ok(()),
         }
     }

@@ -105,7 +105,7 @@ unsafe impl MemoryResource for Heap {
         Ok(())
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         lock(&self.calls).push("abandon".into());
         self.end(block);
     }
@@ -122,7 +122,7 @@ unsafe impl MemoryResource for Heap {
         true // unlike what the accessibility alone would say
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
         lock(&self.calls).push(format!("invalidate {:#x} {length}", start.addr()));
         Ok(())
     }

@@ -75,12 +75,14 @@ fn every_adaptor_hands_on_what_it_does_not_change() -> Result<()> {
         assert_eq!((top.accessibility(), top.is_on_device()), (Accessibility::BOTH, true), "{order:?}");
         assert_eq!(*top.context(), context);
         let block = top.allocate(100, 16, &stream)?;
-        top.invalidate(block.host_pointer.wrapping_add(3), 5)?;
+        // SAFETY: nobody has a reference to the block.
+        unsafe { top.invalidate(block.host_pointer.wrapping_add(3), 5) }?;
         top.flush(block.host_pointer.wrapping_add(4), 6)?;
         let address = block.host_pointer.addr();
         let expected = [format!("invalidate {:#x} 5", address + 3), format!("flush {:#x} 6", address + 4)];
         assert_eq!(heap.take_calls(), expected, "{order:?}");
-        top.abandon(block);
+        // SAFETY: the block is the resource's, and nobody uses it; the heap is of no context.
+        unsafe { top.abandon(block) };
         assert_eq!((heap.take_calls(), heap.live()), (vec!["abandon".to_owned()], 0), "{order:?}");
     }
     Ok(())

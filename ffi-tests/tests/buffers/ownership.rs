@@ -2,9 +2,12 @@
 
 use super::outside;
 use cuda_mem::memory::kind::{self, Any, Pinned};
-use cuda_mem::memory::{Accessibility, DevicePool};
+use cuda_mem::memory::{
+    Accessibility, DeviceMemory, DevicePool, PinnedMemory, RegisterOptions, RegisteredMemory, ResourceHandle,
+};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, Result, Stream};
-use ffi_tests::{Bench, pattern};
+use ffi_tests::{Bench, delay, pattern};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -120,6 +123,32 @@ fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
     let again = unsafe { Buffer::<u8, kind::Device>::from_block(block, &pool, 100, &stream) }?;
     assert_eq!(again.to_vec()?, [[5; 50], [6; 50]].concat());
     again.close()?;
+    assert_eq!(context.take_drop_errors(), Default::default());
+    Ok(())
+}
+
+#[test]
+fn a_block_that_is_handed_out_has_no_work_left_when_its_resource_ends() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    let pinned = PinnedMemory::new(&context);
+    let sources = [
+        pinned.share(),
+        DeviceMemory::new(&context).share(),
+        RegisteredMemory::new(&context, vec![0u8; 4096], RegisterOptions::default())?.share(),
+        Pool::new(&pinned, &PoolOptions::default())?.share(),
+        FixedSizePool::new(&pinned, 4096, &FixedSizeOptions::default())?.share(),
+        RingPool::new(&pinned, 1 << 16, &RingOptions::default())?.share(),
+    ];
+    for resource in sources {
+        let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &stream)?;
+        delay(&stream)?;
+        buffer.fill(.., 1)?;
+        let (block, resource, home) = buffer.into_block()?;
+        assert!(home.is_done()?, "{resource:?}");
+        // SAFETY: the block is the resource's, and nobody else has it.
+        let again = unsafe { Buffer::<u8, Any>::from_block(block, &resource, 4096, &home) }?;
+        assert_eq!(again.to_vec()?, [1; 4096]);
+    }
     assert_eq!(context.take_drop_errors(), Default::default());
     Ok(())
 }

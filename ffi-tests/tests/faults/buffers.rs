@@ -304,13 +304,13 @@ pub fn interchange(driver: &Driver) -> Outcome {
     let said = seen.cuda_array_interface()?;
     // SAFETY: the tensor is the owner.
     let again = unsafe { said.import_cuda(Arc::new(seen.clone()), &ours, false) }?;
-    same("the array", &again.memory().to_vec()?, &[7; 256])?;
+    same("the array", &again.memory()?.to_vec()?, &[7; 256])?;
     drop((again, seen));
     let copying = ExportOptions { device: Some(TensorDevice::Cpu), resource: Some(&pinned), ..Default::default() };
-    same("the copy", &take(buffer.tensor().to_dlpack(&copying)?)?.memory().to_vec()?, &[7; 256])?;
+    same("the copy", &take(buffer.tensor().to_dlpack(&copying)?)?.memory()?.to_vec()?, &[7; 256])?;
     let after = ExportOptions { release: Release::AfterContext, ..Default::default() };
     drop(buffer.tensor().to_dlpack(&after)?);
-    let bytes = buffer.tensor().memory().clone();
+    let bytes = buffer.tensor().memory()?.clone();
     let node = ArrayNode { length: 256, buffers: vec![None, Some(bytes)], ..Default::default() };
     let array = node.export(&theirs)?.check()?;
     drop(node);

@@ -10,11 +10,13 @@ use cuda_sys::CUdeviceptr;
 /// How many bytes are read or written at a time.
 const PIECE: usize = 1 << 20;
 
-/// Memory of a block, which is live, and which nobody else uses meanwhile.
+/// Memory of a block of the resource, of which nobody else uses what is read or filled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'guard> {
     pub resource: &'guard SharedResource,
     pub block: Block,
+    /// Whether the CPU fills and reads it.
+    pub by_cpu: bool,
 }
 
 /// Whether the CPU fills and reads the memory of a resource: managed memory it may not always touch while devices work.
@@ -29,7 +31,7 @@ impl Bytes<'_> {
         if range.is_empty() {
             return Ok(());
         }
-        if !is_by_cpu(self.resource) {
+        if !self.by_cpu {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let start = self.block.device_pointer + range.start as CUdeviceptr;
             // SAFETY: the range lies within the block, which is freed after this in stream order.
@@ -65,11 +67,13 @@ impl Bytes<'_> {
     }
 
     fn copy(&self, start: usize, bytes: &mut [u8], stream: &Stream) -> Result<()> {
-        if is_by_cpu(self.resource) {
+        if self.by_cpu {
             let from = self.block.host_pointer.wrapping_add(start);
-            self.resource.invalidate(from, bytes.len())?;
-            // SAFETY: the piece lies within the block.
-            unsafe { host_copy::load(from, bytes.as_mut_ptr(), bytes.len()) };
+            // SAFETY: the piece lies within the block; of what shares its atoms, nobody has a reference.
+            unsafe {
+                self.resource.invalidate(from, bytes.len())?;
+                host_copy::load(from, bytes.as_mut_ptr(), bytes.len());
+            }
             return Ok(());
         }
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);

@@ -46,6 +46,17 @@ struct Record {
     refused: bool,
 }
 
+/// Where a block is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The program has it.
+    InUse,
+    /// The program gives it back.
+    Returned,
+    /// It was freed, and is in quarantine.
+    Freed,
+}
+
 impl Record {
     fn address(&self) -> CUdeviceptr {
         self.whole.device_pointer + self.zones.block().start as CUdeviceptr
@@ -82,7 +93,7 @@ impl Guard {
     }
 
     fn bytes(&self, record: &Record) -> Bytes<'_> {
-        Bytes { resource: &self.upstream, block: record.whole }
+        Bytes { resource: &self.upstream, block: record.whole, by_cpu: is_by_cpu(&self.upstream) }
     }
 
     /// Writes the patterns of a new block.
@@ -98,8 +109,12 @@ impl Guard {
     }
 
     /// The first damage of a block, whose work is done. That of a freed block may lie in the block itself.
-    fn look(&self, record: &Record, freed: bool, stream: &Stream) -> Result<Option<Damage>> {
-        let (bytes, zones) = (self.bytes(record), &record.zones);
+    fn look(&self, record: &Record, phase: Phase, stream: &Stream) -> Result<Option<Damage>> {
+        let (mut bytes, zones, freed) = (self.bytes(record), &record.zones, phase == Phase::Freed);
+        if phase == Phase::InUse && !self.upstream.is_coherent(record.whole) {
+            // The program may be writing by the CPU, in atoms that the block shares with a zone: no invalidate may undo that.
+            bytes.by_cpu = false;
+        }
         let within = if freed { zones.block() } else { 0..0 };
         for (range, place, pattern) in [
             (zones.before(), DamagedPlace::Before, RED_ZONE),
@@ -124,7 +139,7 @@ impl Guard {
             stream.synchronize()?;
         }
         if !record.reported
-            && let Some(damage) = self.look(record, false, stream)?
+            && let Some(damage) = self.look(record, Phase::Returned, stream)?
         {
             record.reported = true;
             return Err(Error::Damaged(Box::new(damage)));
@@ -166,7 +181,7 @@ impl Guard {
     /// Checks a block in quarantine, and frees it.
     fn end(&self, record: &mut Record) -> Result<()> {
         if !record.reported {
-            match self.look(record, true, &self.own) {
+            match self.look(record, Phase::Freed, &self.own) {
                 Ok(None) => {}
                 Ok(Some(damage)) => self.report("checking a block in quarantine", Error::Damaged(Box::new(damage))),
                 Err(error) => self.report("checking a block in quarantine", error),
@@ -190,10 +205,10 @@ impl Guard {
         let state = self.state();
         let mut found = Vec::new();
         for record in state.live.values() {
-            found.extend(self.look(record, false, &self.own)?);
+            found.extend(self.look(record, Phase::InUse, &self.own)?);
         }
         for record in state.quarantine.iter() {
-            found.extend(self.look(record, true, &self.own)?);
+            found.extend(self.look(record, Phase::Freed, &self.own)?);
         }
         found.sort_unstable_by_key(|damage| damage.address);
         Ok(found)
@@ -300,9 +315,10 @@ unsafe impl MemoryResource for Guard {
         retired
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         if let Ok(record) = self.take(block) {
-            self.upstream.abandon(record.whole);
+            // SAFETY: the caller's contract; the whole block is the upstream's.
+            unsafe { self.upstream.abandon(record.whole) };
         }
     }
 
@@ -326,8 +342,9 @@ unsafe impl MemoryResource for Guard {
         self.upstream.is_coherent(self.whole(block))
     }
 
-    fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.upstream.invalidate(start, length)
+    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.invalidate(start, length) }
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
@@ -358,7 +375,8 @@ impl Drop for Guard {
         }
         if liveness == Liveness::Gone {
             let held = core::iter::from_fn(|| self.state().quarantine.take_oldest().map(|(record, _)| record));
-            held.chain(refused).for_each(|record| self.upstream.abandon(record.whole));
+            // SAFETY: the blocks were given up, each is in one record, and the context has ended.
+            held.chain(refused).for_each(|record| unsafe { self.upstream.abandon(record.whole) });
         }
     }
 }

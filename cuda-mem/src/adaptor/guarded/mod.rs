@@ -95,7 +95,8 @@ impl<K: Kind> Guarded<K> {
     }
 
     /// Looks for damage now, at all blocks that are live or in quarantine, when all work of the context is done. What is
-    /// found is found again at the free. Other threads' allocations and frees wait meanwhile.
+    /// found is found again at the free. Other threads' allocations and frees wait meanwhile. Of live blocks in non-coherent
+    /// memory it sees what devices see: what the CPU wrote beyond them and has not flushed is found at the free.
     ///
     /// # Errors
     ///

@@ -207,7 +207,7 @@ impl SharedTensor {
     ///
     /// Devices do not address the memory, or the type has no typestr.
     pub fn cuda_array_interface(&self) -> Result<ArrayInterface> {
-        let memory = self.memory();
+        let memory = &self.memory;
         if !memory.accessibility().device {
             return Err(self.not_addressable("SharedTensor::cuda_array_interface", "devices must address it"));
         }
@@ -227,7 +227,7 @@ impl SharedTensor {
     ///
     /// The CPU does not address the memory, or not without flushes; the type has no typestr; work failed.
     pub fn array_interface(&self) -> Result<ArrayInterface> {
-        let memory = self.memory();
+        let memory = &self.memory;
         if !memory.accessibility().host || !memory.is_coherent() {
             return Err(self.not_addressable("SharedTensor::array_interface", "the CPU must address it, coherently"));
         }
@@ -237,7 +237,7 @@ impl SharedTensor {
     }
 
     fn not_addressable(&self, call: &'static str, rule: &'static str) -> Error {
-        let value = format!("{:?}", self.memory().accessibility()).into();
+        let value = format!("{:?}", self.memory.accessibility()).into();
         Error::InvalidArgument { call, argument: "the memory", value, rule }
     }
 }

@@ -223,7 +223,7 @@ impl ImportedArray {
         // SAFETY: this function's contract.
         let shared: SharedTensor =
             unsafe { crate::interchange::adopt("ImportedArray::buffer", tensor, false, owner, stream, None) }?;
-        Ok(shared.memory().clone())
+        Ok(shared.memory)
     }
 
     /// The array again, to hand it on, if no buffer of it is left.

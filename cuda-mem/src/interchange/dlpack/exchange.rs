@@ -16,7 +16,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 /// What a program offers through the exchange API.
-pub trait ExchangeProvider: Send + Sync {
+///
+/// # Safety
+///
+/// Other libraries use the answers unchecked. A tensor that [`allocate`](Self::allocate) gives is of the prototype's type,
+/// shape and device; it lies in memory that is allocated, and nobody else's, until its deleter is called. What
+/// [`current_stream`](Self::current_stream) names is a stream of the device, which lives while others may use it.
+pub unsafe trait ExchangeProvider: Send + Sync {
     /// Makes a tensor like a prototype, of which type, shape and device count. Its memory is for work of the
     /// [`current_stream`](Self::current_stream) from now on.
     ///
@@ -247,7 +253,8 @@ mod tests {
 
     struct Provider;
 
-    impl ExchangeProvider for Provider {
+    // SAFETY: the tensor holds its memory; no stream is used.
+    unsafe impl ExchangeProvider for Provider {
         fn allocate(&self, prototype: &Tensor) -> Result<ManagedTensor> {
             if prototype.device() != TensorDevice::Cpu {
                 return Err(DlpackError::OtherDevice { name: "the test", device_id: 0 }.into());

@@ -314,11 +314,11 @@ unsafe impl MemoryResource for Inner {
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         // The pool is the device's: it and its memory outlive a context. Another context of the device frees.
         let freed = self.context.device().primary_context().and_then(|primary| {
             let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
-            // SAFETY: the block is the pool's; the work on it ended with its context.
+            // SAFETY: the block is the pool's, and freed once: the caller's contract. Its work ended with its context.
             unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
         });
         if let Err(error) = freed {

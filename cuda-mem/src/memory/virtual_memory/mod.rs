@@ -342,7 +342,7 @@ unsafe impl MemoryResource for Inner {
         unmapped
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         // Mappings do not end with the context. Its work has ended; errors of the mapping's drop are kept.
         drop(self.take("VirtualMemory::abandon", block));
     }

@@ -253,7 +253,7 @@ unsafe impl MemoryResource for Core {
         true
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         // No call of the driver is made; that the block is unknown has no one to tell.
         let _ = self.free(block, &self.source.own);
     }

@@ -176,7 +176,7 @@ unsafe impl MemoryResource for Core {
         self.free(block, stream)
     }
 
-    fn abandon(&self, block: Block) {
+    unsafe fn abandon(&self, block: Block) {
         // That the block is unknown has no one to tell.
         let _ = self.free(block, &self.source.own);
     }

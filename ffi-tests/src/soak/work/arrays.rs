@@ -18,7 +18,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
             let seen = take(buffer.tensor().to_dlpack(&options)?, &ours, &theirs)?;
             drop(buffer);
-            hands.same("a tensor of DLPack", &seen.memory().to_vec()?, &model)?;
+            hands.same("a tensor of DLPack", &seen.memory()?.to_vec()?, &model)?;
         }
         1 => {
             hands.doing("DLPack, let go after the context's work");
@@ -36,12 +36,12 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 let said = tensor.cuda_array_interface()?;
                 // SAFETY: the tensor is the owner.
                 let seen = unsafe { said.import_cuda(Arc::new(tensor), &theirs, false) }?;
-                hands.same("an array interface", &seen.memory().to_vec()?, &model)?;
+                hands.same("an array interface", &seen.memory()?.to_vec()?, &model)?;
             }
         }
         _ => {
             hands.doing("an Arrow array");
-            let column = buffer.tensor().memory().clone();
+            let column = buffer.tensor().memory()?.clone();
             let buffers = vec![None, Some(column)];
             let node = ArrayNode { length: model.len(), buffers, ..Default::default() };
             let array = node.export(&theirs)?.check().map_err(|error| Trouble::Wrong(error.to_string()))?;

@@ -107,7 +107,8 @@ pub(super) fn run<T: Target>(case: &Case, target: &T, effort: &Effort, plan: &Pl
 
 fn pair<T: Target>(target: &T, size: usize, stream: &Stream) -> Result<()> {
     let block = target.allocate(size, stream)?;
-    target.free(block, stream)
+    // SAFETY: just allocated, and used by nobody.
+    unsafe { target.free(block, stream) }
 }
 
 /// The median mean of batches of pairs, and the times of single ones.
@@ -163,7 +164,8 @@ impl<T: Target> Live<'_, T> {
 
     fn free(&mut self, index: usize) -> Result<()> {
         let block = self.blocks.swap_remove(index);
-        self.target.free(block, self.stream)
+        // SAFETY: the target gave it, nobody uses it, and it is in the list no more.
+        unsafe { self.target.free(block, self.stream) }
     }
 }
 
@@ -171,7 +173,8 @@ impl<T: Target> Drop for Live<'_, T> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
             // What went wrong was told already, or is told by the driver's next call.
-            let _ = self.target.free(block, self.stream);
+            // SAFETY: as in `free`.
+            let _ = unsafe { self.target.free(block, self.stream) };
         }
     }
 }
@@ -232,7 +235,8 @@ fn holes<T: Target>(target: &T, count: usize, stream: &Stream, effort: &Effort) 
     let mut blocks = std::mem::take(&mut live.blocks).into_iter();
     while let (Some(kept), Some(hole)) = (blocks.next(), blocks.next()) {
         live.blocks.push(kept);
-        target.free(hole, stream)?;
+        // SAFETY: as in `Live::free`.
+        unsafe { target.free(hole, stream) }?;
     }
     pairs(target, SIZE, stream, effort)
 }
