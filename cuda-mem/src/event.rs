@@ -1,6 +1,7 @@
 //! Events: points in streams.
 
 use crate::error::call;
+use crate::graph::beside_captures;
 use crate::stream::done;
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -104,6 +105,12 @@ impl Event {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
+    }
+
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures a
+    /// stream. An event that was recorded in a capture cannot be waited for.
+    pub(crate) fn finish(&self) -> Result<()> {
+        beside_captures(self.context.driver(), || self.synchronize())
     }
 
     /// The time from this event to a later one.

@@ -3,6 +3,7 @@
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
+use crate::graph::beside_captures;
 use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
@@ -141,6 +142,12 @@ impl Stream {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream lives.
         unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) }
+    }
+
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures
+    /// another stream. Where this fails, the stream captures what it was given, and does not do it, or the context is broken.
+    pub(crate) fn finish(&self) -> Result<()> {
+        beside_captures(self.context().driver(), || self.synchronize())
     }
 
     /// Whether all work given to the stream so far is done.

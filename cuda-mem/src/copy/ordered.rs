@@ -150,8 +150,8 @@ impl CopyEngine {
 /// After an error, what was begun is waited for: the caller's memory is free when a call fails.
 fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
-        // Where this fails, the context is broken, and its work has ended.
-        let _ = stream.synchronize();
+        // Where this fails, nothing goes on.
+        let _ = stream.finish();
     }
     outcome
 }

@@ -34,3 +34,4 @@ pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use relaxed::RelaxedCalls;
+pub(crate) use relaxed::beside_captures;

@@ -314,6 +314,10 @@ impl Drop for MappedMemory {
         }
         if let Err(error) = self.pending.wait() {
             context.drop_errors().push("waiting for device work before freeing memory", error);
+            // Once more, to be sure: else the work may go on with the memory, which stays.
+            if self.pending.wait().is_err() && self.pending.goes_on() {
+                core::mem::forget(self.allocation.clone());
+            }
         }
     }
 }

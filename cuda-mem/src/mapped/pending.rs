@@ -11,6 +11,8 @@ struct Use {
     stream: Stream,
     event: std::sync::Arc<Event>,
     outstanding: AtomicBool,
+    /// Recorded in a capture: nothing is done, and nobody can wait for it.
+    captured: bool,
 }
 
 impl Pending {
@@ -18,14 +20,18 @@ impl Pending {
     /// forgotten.
     pub fn record(&mut self, stream: &Stream) -> Result<()> {
         self.try_record(stream).or_else(|error| {
-            stream.synchronize()?;
+            stream.finish()?;
             Err(error)
         })
     }
 
     /// The same, and where it fails the work is the caller's to remember.
     pub fn try_record(&mut self, stream: &Stream) -> Result<()> {
-        if let Some(known) = self.0.iter_mut().find(|known| known.stream == *stream) {
+        let captured = stream.is_capturing()?;
+        // What was captured is no work to wait for once there is some, and must not take the event of work before it.
+        self.0.retain(|known| captured || !known.captured || known.stream != *stream);
+        let same = |known: &&mut Use| known.stream == *stream && known.captured == captured;
+        if let Some(known) = self.0.iter_mut().find(same) {
             // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
             known.event.record(stream)?;
             *known.outstanding.get_mut() = true;
@@ -33,7 +39,7 @@ impl Pending {
         }
         let event = Event::new(stream.context())?;
         event.record(stream)?;
-        self.0.push(Use { stream: stream.clone(), event: event.into(), outstanding: AtomicBool::new(true) });
+        self.0.push(Use { stream: stream.clone(), event: event.into(), outstanding: AtomicBool::new(true), captured });
         Ok(())
     }
 
@@ -43,16 +49,24 @@ impl Pending {
         self.0.is_empty()
     }
 
-    /// Waits for all of it.
+    /// Waits for all of it, whatever cannot be waited for.
     #[inline]
     pub fn wait(&self) -> Result<()> {
+        let mut result = Ok(());
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
-                used.event.synchronize()?;
-                used.outstanding.store(false, Ordering::Release);
+                match used.event.finish() {
+                    Ok(()) => used.outstanding.store(false, Ordering::Release),
+                    error => result = result.and(error),
+                }
             }
         }
-        Ok(())
+        result
+    }
+
+    /// Whether some of it may go on, after a wait for it failed.
+    pub fn goes_on(&self) -> bool {
+        self.0.iter().any(|used| !used.captured && used.outstanding.load(Ordering::Acquire))
     }
 
     /// Lets work given to `stream` from now on wait for all of it.
@@ -80,6 +94,7 @@ impl Pending {
             stream: used.stream.clone(),
             event: used.event.clone(),
             outstanding: AtomicBool::new(used.outstanding.load(Ordering::Acquire)),
+            captured: used.captured,
         };
         Self(self.0.iter().map(copy).collect())
     }
