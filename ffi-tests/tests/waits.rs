@@ -3,11 +3,11 @@
 //! environment names.
 
 use cuda_mem::buffer::{Rows, transfer_scope};
-use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCache, Way};
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
-use cuda_mem::{Buffer, Error, HostBuffer, MappedResource, Stream};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::Arc;
@@ -165,6 +165,58 @@ fn a_transfer_that_ends_has_ended() -> Outcome {
             Ok(())
         })?;
         same("dropped", &buffer.to_vec()?, &[9; SIZE])?;
+        Ok(())
+    })
+}
+
+#[test]
+fn work_of_every_threads_default_stream_is_waited_for() -> Outcome {
+    alone(|setup| {
+        let resource = MappedResource::new(&setup.context)?;
+        let stream = Stream::per_thread_default(&setup.context);
+        let mut memory = resource.allocate(2 * SIZE)?;
+        delay(&stream)?;
+        memory.device_fill(..SIZE, 7, &stream)?;
+        let there = std::thread::scope(|scope| scope.spawn(|| memory.device_fill(SIZE.., 8, &stream)).join());
+        there.map_err(|_| "the thread panicked")??;
+        same("this thread's", &memory.read(..SIZE)?, &[7; SIZE])?;
+        same("the other thread's", &memory.read(SIZE..)?, &[8; SIZE])?;
+        Ok(())
+    })
+}
+
+/// One thread that does all work while its own default stream is held back, where helpers are asked for.
+#[derive(Debug)]
+struct Slow(Context);
+
+impl CopyThreads for Slow {
+    fn helpers(&self) -> usize {
+        1
+    }
+
+    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        if helpers > 0 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    delay(&Stream::per_thread_default(&self.0)).expect("the stream takes it");
+                    work();
+                });
+            });
+        }
+        work();
+    }
+}
+
+#[test]
+fn a_large_write_in_order_of_a_threads_default_stream_is_in_its_order() -> Outcome {
+    alone(|setup| {
+        let (bytes, home) = (pattern(4 << 20, 5), Stream::new(&setup.context)?);
+        let builder = CopyEngine::builder(&setup.context).profile_cache(ProfileCache::Off);
+        let threads = Arc::new(Slow(setup.context.clone()));
+        let engine = builder.measuring(Measuring::OnRequest).threads(threads).build()?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), bytes.len(), &home)?;
+        engine.write_on(&Stream::per_thread_default(&setup.context), &mut buffer, 0, &bytes)?;
+        same("written", &buffer.to_vec()?, &bytes)?;
         Ok(())
     })
 }
