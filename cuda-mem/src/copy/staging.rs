@@ -25,8 +25,9 @@ pub(super) struct Slot {
 impl Slot {
     fn new(context: &Context, size: usize) -> Result<Self> {
         let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
-        let (memory, event) = (ManuallyDrop::new(memory), Event::new(context)?);
-        Ok(Self { memory, event, under_way: false, unmarked: None })
+        let event = Event::new(context)?;
+        // From here on the slot's drop frees it.
+        Ok(Self { memory: ManuallyDrop::new(memory), event, under_way: false, unmarked: None })
     }
 
     /// Where the slot's memory begins. Until the first copy its bytes have no values.
