@@ -75,9 +75,10 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses: the stream belongs to another context.
+    /// The driver refuses: the stream belongs to another context. The stream is of a driver that was loaded apart.
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
@@ -117,9 +118,10 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// One of them has no time stamps, was not recorded, or has not passed yet.
+    /// One of them has no time stamps, was not recorded, or has not passed yet; they are of drivers that were loaded apart.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn elapsed(&self, later: &Event) -> Result<Duration> {
+        self.context.driver().check_same("Event::elapsed", "later", later.context.driver())?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut milliseconds = 0.0;
         // SAFETY: the result is writable and both events live.

@@ -166,9 +166,10 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// The driver refuses; the event is of a driver that was loaded apart.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context().driver().check_same("Stream::wait", "event", event.context().driver())?;
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
         unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) }
@@ -178,7 +179,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// The driver refuses; the other stream is of a driver that was loaded apart.
     pub fn join(&self, other: &Stream) -> Result<()> {
         let event = Event::new(other.context())?;
         event.record(other)?;
