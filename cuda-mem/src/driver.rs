@@ -2,7 +2,7 @@
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::call;
-use crate::{Device, Result};
+use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
 use cuda_sys::Provider;
@@ -233,6 +233,23 @@ impl Driver {
     /// Whether two values are the same loaded driver.
     pub fn is_same(&self, other: &Driver) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Checks that an argument of a call is this driver's: to another one its handle may be anything.
+    #[inline]
+    pub(crate) fn check_same(&self, call: &'static str, argument: &'static str, other: &Driver) -> Result<()> {
+        if self.is_same(other) { Ok(()) } else { Err(self.another(call, argument, other)) }
+    }
+
+    #[cold]
+    fn another(&self, call: &'static str, argument: &'static str, other: &Driver) -> Error {
+        let (ours, theirs) = (&self.provider().library, &other.provider().library);
+        Error::InvalidArgument {
+            call,
+            argument,
+            value: format!("of a driver that was loaded apart ({theirs}; this one is {ours})").into(),
+            rule: "streams and events work together with those of the same loaded driver: clone one Driver",
+        }
     }
 }
 

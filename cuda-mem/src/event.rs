@@ -1,6 +1,7 @@
 //! Events: points in streams.
 
 use crate::error::call;
+use crate::graph::beside_captures;
 use crate::stream::done;
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -74,9 +75,10 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses: the stream belongs to another context.
+    /// The driver refuses: the stream belongs to another context. The stream is of a driver that was loaded apart.
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
@@ -106,13 +108,20 @@ impl Event {
         unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
     }
 
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures a
+    /// stream. An event that was recorded in a capture cannot be waited for.
+    pub(crate) fn finish(&self) -> Result<()> {
+        beside_captures(self.context.driver(), || self.synchronize())
+    }
+
     /// The time from this event to a later one.
     ///
     /// # Errors
     ///
-    /// One of them has no time stamps, was not recorded, or has not passed yet.
+    /// One of them has no time stamps, was not recorded, or has not passed yet; they are of drivers that were loaded apart.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn elapsed(&self, later: &Event) -> Result<Duration> {
+        self.context.driver().check_same("Event::elapsed", "later", later.context.driver())?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut milliseconds = 0.0;
         // SAFETY: the result is writable and both events live.

@@ -3,6 +3,7 @@
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
+use crate::graph::beside_captures;
 use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
@@ -143,6 +144,12 @@ impl Stream {
         unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) }
     }
 
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures
+    /// another stream. Where this fails, the stream captures what it was given, and does not do it, or the context is broken.
+    pub(crate) fn finish(&self) -> Result<()> {
+        beside_captures(self.context().driver(), || self.synchronize())
+    }
+
     /// Whether all work given to the stream so far is done.
     ///
     /// # Errors
@@ -159,9 +166,10 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// The driver refuses; the event is of a driver that was loaded apart.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context().driver().check_same("Stream::wait", "event", event.context().driver())?;
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
         unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) }
@@ -171,7 +179,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// The driver refuses; the other stream is of a driver that was loaded apart.
     pub fn join(&self, other: &Stream) -> Result<()> {
         let event = Event::new(other.context())?;
         event.record(other)?;

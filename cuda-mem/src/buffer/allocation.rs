@@ -31,7 +31,6 @@ pub(super) enum Origin {
 /// Memory that is not freed here.
 pub(super) struct Foreign {
     /// Keeps the memory alive, where there is one.
-    #[expect(dead_code, reason = "held for its drop")]
     pub owner: Option<ForeignOwner>,
     pub accessibility: Accessibility,
     /// The ordinal of the device that the driver names for it.
@@ -118,10 +117,10 @@ impl Allocation {
             }
             // Its owner may free it as soon as this returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
-                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.synchronize()?,
+                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,
                 Some(stream) if *stream == self.home => {}
-                Some(stream) => stream.join(&self.home).or_else(|_| self.home.synchronize())?,
-                None => self.home.synchronize()?,
+                Some(stream) => stream.join(&self.home).or_else(|_| self.home.finish())?,
+                None => self.home.finish()?,
             },
             Origin::Foreign(_) => {}
         }
@@ -169,6 +168,12 @@ impl Drop for Allocation {
             && !error.is_teardown()
         {
             self.context().drop_errors().push("freeing a buffer", error);
+            // Once more, to be sure: else the owner must not free memory that the work may go on with.
+            if self.end().is_err()
+                && let Origin::Foreign(foreign) = &mut self.origin
+            {
+                core::mem::forget(foreign.owner.take());
+            }
         }
     }
 }
@@ -191,11 +196,13 @@ impl Drop for Part {
             return;
         }
         // The free, which some part's end brings about, comes after this part's work.
-        let joined = self.allocation.home.join(&self.home).or_else(|_| self.home.synchronize());
+        let joined = self.allocation.home.join(&self.home).or_else(|_| self.home.finish());
         if let Err(error) = joined
             && !error.is_teardown()
         {
             self.home.context().drop_errors().push("joining a part's stream before its memory is freed", error);
+            // The work may go on with the memory, which stays.
+            core::mem::forget(self.allocation.clone());
         }
     }
 }

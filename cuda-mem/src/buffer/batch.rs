@@ -171,7 +171,7 @@ impl<'buffers> CopyBatch<'buffers> {
         let begun = self.begin();
         for home in &self.homes {
             // Also after an error: some copies may have begun.
-            home.join(&self.stream).or_else(|_| self.stream.synchronize())?;
+            home.join(&self.stream).or_else(|_| self.stream.finish())?;
         }
         begun
     }

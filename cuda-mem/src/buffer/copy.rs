@@ -32,7 +32,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is done.
         let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
         // Also after an error: whatever was begun must not go on with the caller's memory.
-        copied.and(home.synchronize())
+        copied.and(home.finish())
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when that is done.
@@ -98,7 +98,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: this function's contract; it returns when the copy is done.
         let copied = unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
-        copied.and(home.synchronize())
+        copied.and(home.finish())
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits
@@ -194,7 +194,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.in_order(work)?;
         source.mark_busy();
         // Where the source cannot be made to wait, its later work and its free must find the copy done.
-        other.join(home).or_else(|_| home.synchronize())
+        other.join(home).or_else(|_| home.finish())
     }
 
     /// Does work on the home stream.

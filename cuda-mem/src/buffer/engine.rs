@@ -73,7 +73,7 @@ impl<T, K: Kind, A: Access> sealed::Ordered for Buffer<T, K, A> {
 
     fn order_after(&mut self, stream: &Stream) -> Result<()> {
         // Where the home stream cannot be made to wait, its later work and its free must find the copy done.
-        self.record_use(stream).or_else(|_: Error| stream.synchronize())
+        self.record_use(stream).or_else(|_: Error| stream.finish())
     }
 
     fn is_idle(&self) -> Result<bool> {

@@ -365,7 +365,7 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     work()?;
     buffers.clone().for_each(Buffer::mark_busy);
     // Where a home stream cannot be made to wait, its later work must find this done.
-    others().try_for_each(|buffer| buffer.stream().join(stream)).or_else(|_| stream.synchronize())
+    others().try_for_each(|buffer| buffer.stream().join(stream)).or_else(|_| stream.finish())
 }
 
 /// The driver takes devices and the host as a whole.

@@ -66,7 +66,7 @@ fn wait(streams: &Mutex<Vec<Stream>>) -> Result<()> {
     let mut result = Ok(());
     for stream in streams {
         // All of them, also after an error.
-        result = result.and(stream.synchronize());
+        result = result.and(stream.finish());
     }
     result
 }

@@ -146,9 +146,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             }),
         };
         if let Err(error) = begun.and_then(|()| event.record(home)) {
-            // Whatever was begun must not go on with memory that is given back. Where even this fails, the context is
-            // broken, and its work has ended.
-            let _ = home.synchronize();
+            // Whatever was begun must not go on with memory that is given back. Where even this fails, nothing goes on.
+            let _ = home.finish();
             return Err(Refused::new(host, error));
         }
         Ok(Transfer { state: Some(State { host, event }), stream: home.clone(), waker: None })
@@ -186,19 +185,29 @@ impl<H> Transfer<H> {
     ///
     /// # Errors
     ///
-    /// The copy, or work before it, failed. The host memory is dropped.
+    /// The copy, or work before it, failed. The host memory is dropped; where nobody can say whether the copy has ended, it
+    /// is leaked instead.
     pub fn wait(mut self) -> Result<H> {
-        match &self.state {
-            Some(state) => match state.event.synchronize() {
-                Ok(()) => Ok(self.take()),
-                Err(error) => {
-                    // The drop has nothing more to wait for: the work has ended, or the context is broken.
-                    self.state = None;
-                    Err(error)
-                }
-            },
+        match self.finish() {
+            Some(outcome) => outcome,
             None => unreachable!("the future has given the memory out, and was consumed"),
         }
+    }
+
+    /// Waits for the copy, and gives the host memory back, if it is there.
+    fn finish(&mut self) -> Option<Result<H>> {
+        let State { host, event } = self.state.take()?;
+        Some(match event.finish() {
+            Ok(()) => Ok(host),
+            Err(error) => {
+                let context = self.stream.context();
+                if self.stream.finish().is_err() && context.liveness() == crate::context::Liveness::Alive {
+                    // The copy may go on with it.
+                    core::mem::forget(host);
+                }
+                Err(error)
+            }
+        })
     }
 
     /// Whether the copy is done.
@@ -255,10 +264,7 @@ impl<H> Future for Transfer<H> {
         match this.wake_later(task) {
             Ok(Poll::Pending) => Poll::Pending,
             // The stream has passed the callback, so it has passed the event.
-            Ok(Poll::Ready(())) => match this.state.as_ref().map_or(Ok(()), |state| state.event.synchronize()) {
-                Ok(()) => Poll::Ready(Ok(this.take())),
-                Err(error) => Poll::Ready(Err(error)),
-            },
+            Ok(Poll::Ready(())) => Poll::Ready(this.finish().unwrap_or_else(|| Ok(this.take()))),
             Err(error) => Poll::Ready(Err(error)),
         }
     }
@@ -274,14 +280,12 @@ impl<H> fmt::Debug for Transfer<H> {
 
 impl<H> Drop for Transfer<H> {
     fn drop(&mut self) {
-        let Some(state) = &self.state else { return };
-        let context = self.stream.context();
         // A context that is gone has no work left, and its events must not be touched.
-        if context.liveness() != crate::context::Liveness::Alive {
+        if self.state.is_none() || self.stream.context().liveness() != crate::context::Liveness::Alive {
             return;
         }
-        if let Err(error) = state.event.synchronize() {
-            context.drop_errors().push("waiting for a copy whose transfer was dropped", error);
+        if let Some(Err(error)) = self.finish() {
+            self.stream.context().drop_errors().push("waiting for a copy whose transfer was dropped", error);
         }
     }
 }

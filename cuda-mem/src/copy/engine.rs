@@ -359,7 +359,7 @@ impl CopyEngine {
             return Ok(());
         }
         // Also after an error: what was begun must not go on with the caller's memory.
-        let waited = stream.synchronize();
+        let waited = stream.finish();
         ran.and(waited)
     }
 

@@ -122,9 +122,9 @@ impl Job<'_> {
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, CU_MEMHOSTREGISTER_PORTABLE)) }?;
         let copied = self.by_driver().and_then(|()| {
             // Where the wait fails, the pages must not be unlocked under a copy that goes on: once more, to be sure.
-            self.stream.synchronize().inspect_err(|_| drop(self.stream.synchronize()))
+            self.stream.finish().inspect_err(|_| drop(self.stream.finish()))
         });
-        // SAFETY: registered above, and the copy is done, or the context is broken.
+        // SAFETY: registered above, and the copy is done, or does not go on: see `Stream::finish`.
         let unregister = || unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
         // Pages that stayed locked would be the caller's: nobody else can unlock them.
         copied.and(unregister().or_else(|_| unregister()))

@@ -255,7 +255,7 @@ impl Bench<'_> {
         match way {
             Way::Cpu { .. } => ran,
             // Also after an error: the memory is ours only until this ends.
-            _ => ran.and(self.stream.synchronize()),
+            _ => ran.and(self.stream.finish()),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::ops::Range;
-use cuda_sys::CUdeviceptr;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 use std::collections::VecDeque;
 
 impl CopyEngine {
@@ -60,7 +60,9 @@ impl CopyEngine {
             return Ok(());
         }
         memory.order_before(stream)?;
-        let threads = (bytes.len() >> 19).clamp(1, 4) as u8;
+        // Other threads would send on default streams of their own.
+        let most = if stream.raw() == CU_STREAM_PER_THREAD { 1 } else { 4 };
+        let threads = (bytes.len() >> 19).clamp(1, most) as u8;
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
@@ -150,8 +152,8 @@ impl CopyEngine {
 /// After an error, what was begun is waited for: the caller's memory is free when a call fails.
 fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
-        // Where this fails, the context is broken, and its work has ended.
-        let _ = stream.synchronize();
+        // Where this fails, nothing goes on.
+        let _ = stream.finish();
     }
     outcome
 }

@@ -75,7 +75,7 @@ impl CopyEngine {
                 });
                 let sent = gathered.send();
                 // Also after an error.
-                let waited = stream.synchronize();
+                let waited = stream.finish();
                 outcome.and(sent).and(waited)
             }
         }

@@ -1,10 +1,11 @@
 //! Page-locked staging: lanes of slots, which copies borrow.
 
 use crate::error::call;
+use crate::graph::beside_captures;
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
@@ -12,16 +13,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A piece of staging, and the event after the copy that uses it.
 pub(super) struct Slot {
-    memory: HostBuffer<MaybeUninit<u8>>,
+    /// Leaked where nobody can say whether the last copy has ended.
+    memory: ManuallyDrop<HostBuffer<MaybeUninit<u8>>>,
     event: Event,
     /// A copy was given to a stream and may not be done.
     under_way: bool,
+    /// The stream of a copy that the event does not stand for.
+    unmarked: Option<Stream>,
 }
 
 impl Slot {
     fn new(context: &Context, size: usize) -> Result<Self> {
         let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
-        Ok(Self { memory, event: Event::new(context)?, under_way: false })
+        let event = Event::new(context)?;
+        // From here on the slot's drop frees it.
+        Ok(Self { memory: ManuallyDrop::new(memory), event, under_way: false, unmarked: None })
     }
 
     /// Where the slot's memory begins. Until the first copy its bytes have no values.
@@ -37,15 +43,19 @@ impl Slot {
     /// Waits until the slot's last copy is done: the CPU has the memory.
     pub fn wait(&mut self) -> Result<()> {
         if self.under_way {
-            self.event.synchronize()?;
-            self.under_way = false;
+            match &self.unmarked {
+                None => self.event.finish()?,
+                Some(stream) => stream.finish()?,
+            }
+            (self.under_way, self.unmarked) = (false, None);
         }
         Ok(())
     }
 
     /// Whether the slot's last copy is done.
     pub fn is_free(&self) -> Result<bool> {
-        Ok(!self.under_way || self.event.is_done()?)
+        let is_done = || self.unmarked.as_ref().map_or_else(|| self.event.is_done(), Stream::is_done);
+        Ok(!self.under_way || beside_captures(self.event.context().driver(), is_done)?)
     }
 
     /// Begins the copy of the first `size` bytes to a device.
@@ -79,11 +89,9 @@ impl Slot {
         match work(address).and_then(|()| self.event.record(stream)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // No event stands for the copies: wait for the stream instead. Where this fails too, the context is broken
-                // and its work has ended.
-                let _ = stream.synchronize();
-                self.under_way = false;
-                Err(error)
+                // No event stands for the copies: wait for the stream instead. Where this fails too, the slot stays used.
+                self.unmarked = Some(stream.clone());
+                self.wait().and(Err(error))
             }
         }
     }
@@ -103,12 +111,18 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let context = self.memory.context().clone();
         // A context that is gone has no work left, and its events must not be touched.
-        if !self.under_way || context.liveness() != crate::context::Liveness::Alive {
-            return;
-        }
-        if let Err(error) = self.event.synchronize() {
+        if self.under_way
+            && context.liveness() == crate::context::Liveness::Alive
+            && let Err(error) = self.wait()
+        {
             context.drop_errors().push("waiting for a copy before freeing its staging", error);
+            // Once more, to be sure: else the copy may go on with the memory.
+            if self.wait().is_err() {
+                return;
+            }
         }
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.memory) };
     }
 }
 

@@ -4,8 +4,8 @@
 //! ready ([`Graph::instantiate`]) and then launched as one piece of work ([`ExecutableGraph::launch`]).
 //!
 //! While a stream captures in [`CaptureMode::Global`], calls that the capture would not notice are refused, and lose
-//! it: copies that are waited for, allocations from pools too, frees, questions about events. [`RelaxedCalls`] lets a
-//! thread make them all the same.
+//! it: waits, allocations from pools too, frees, questions about events. [`RelaxedCalls`] lets a thread make them all the
+//! same; copies that return when they are done make their waits so.
 //!
 //! ```
 //! use cuda_mem::graph::{CaptureMode, GraphOptions};
@@ -34,3 +34,4 @@ pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use relaxed::RelaxedCalls;
+pub(crate) use relaxed::beside_captures;

@@ -1,10 +1,11 @@
 //! Calls beside captures.
 
+use super::captures_under_way;
 use crate::error::call;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
-use cuda_sys::CUstreamCaptureMode;
+use cuda_sys::{CUresult, CUstreamCaptureMode};
 
 /// While this lives, captures neither refuse calls of this thread nor are lost by them. It stays on its thread.
 ///
@@ -41,6 +42,20 @@ impl<'driver> RelaxedCalls<'driver> {
         let before = exchange(driver, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
         Ok(Self { driver, before, on_this_thread: PhantomData })
     }
+}
+
+/// Makes a call that no capture may forbid, such as a wait without which memory would be let go under a copy. It belongs to
+/// no captured work, so it neither is refused where this thread captures another stream, nor loses that capture.
+pub(crate) fn beside_captures<R>(driver: &Driver, call: impl Fn() -> Result<R>) -> Result<R> {
+    let _relaxed = captures_under_way().then(|| RelaxedCalls::begin(driver));
+    call().or_else(|error| match error.driver_code() {
+        // Another library's capture, which is not known here before it refuses.
+        Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) => {
+            let _relaxed = RelaxedCalls::begin(driver);
+            call()
+        }
+        _ => Err(error),
+    })
 }
 
 /// Sets this thread's mode; gives the one before.

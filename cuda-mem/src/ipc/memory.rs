@@ -200,7 +200,7 @@ impl Imported {
         let use_ends = match Event::new(stream.context()).and_then(|event| event.record(stream).map(|()| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody can wait for the work later.
-            Err(_) => stream.synchronize().map(|()| None),
+            Err(_) => stream.finish().map(|()| None),
         };
         // Whatever fails, the use ends.
         let passed = POOL_MEMORY.release(key, |memory, last| {
@@ -214,7 +214,7 @@ impl Imported {
                 return Ok(passed);
             }
             current.as_ref().map_err(Error::clone)?;
-            memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.synchronize()))?;
+            memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.finish()))?;
             // SAFETY: imported once and freed once: the count says so. All uses come before on this stream.
             unsafe { call!(cuda.cuMemFreeAsync(memory.pointer, stream.raw())) }?;
             let mut passed = core::mem::take(&mut memory.uses);
@@ -227,7 +227,7 @@ impl Imported {
 
     /// Ends one use of memory of cuMemAlloc, when the stream's work is done: closing is not in stream order.
     fn release_device_memory(&self, key: &DeviceKey, stream: &Stream) -> Result<()> {
-        let (cuda, current) = (self.context.driver().raw(), stream.synchronize().and_then(|()| self.context.bind()));
+        let (cuda, current) = (self.context.driver().raw(), stream.finish().and_then(|()| self.context.bind()));
         // Whatever fails, the use ends.
         DEVICE_MEMORY.release(key, |(pointer, _), last| {
             current.as_ref().map_err(Error::clone)?;

@@ -186,13 +186,15 @@ impl MappedMemory {
     ///
     /// # Errors
     ///
-    /// The range does not lie within the memory; the driver refuses.
+    /// The range does not lie within the memory; the stream is of a driver that was loaded apart; the driver refuses.
     #[doc(alias = "cuMemsetD8Async")]
     pub fn device_fill(&mut self, range: impl RangeBounds<usize>, byte: u8, stream: &Stream) -> Result<()> {
-        let range = self.window.resolve("MappedMemory::device_fill", range)?;
+        const CALL: &str = "MappedMemory::device_fill";
+        let range = self.window.resolve(CALL, range)?;
         if range.is_empty() {
             return Ok(());
         }
+        self.resource().context().driver().check_same(CALL, "stream", stream.context().driver())?;
         self.allocation.flush_written(range.clone())?;
         {
             let context = self.allocation.resource().context();
@@ -314,6 +316,10 @@ impl Drop for MappedMemory {
         }
         if let Err(error) = self.pending.wait() {
             context.drop_errors().push("waiting for device work before freeing memory", error);
+            // Once more, to be sure: else the work may go on with the memory, which stays.
+            if self.pending.wait().is_err() && self.pending.goes_on() {
+                core::mem::forget(self.allocation.clone());
+            }
         }
     }
 }

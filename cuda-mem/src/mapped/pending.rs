@@ -2,6 +2,8 @@
 
 use crate::{Event, Result, Stream};
 use core::sync::atomic::{AtomicBool, Ordering};
+use cuda_sys::CU_STREAM_PER_THREAD;
+use std::thread::{self, ThreadId};
 
 /// The streams whose work uses the memory, each with an event after the last of it.
 #[derive(Default)]
@@ -9,8 +11,24 @@ pub(crate) struct Pending(Vec<Use>);
 
 struct Use {
     stream: Stream,
+    /// Whose it is, where each thread has its own of that name.
+    thread: Option<ThreadId>,
     event: std::sync::Arc<Event>,
     outstanding: AtomicBool,
+    /// Recorded in a capture: nothing is done, and nobody can wait for it.
+    captured: bool,
+}
+
+/// The calling thread, if the stream is another one on another thread.
+fn thread_of(stream: &Stream) -> Option<ThreadId> {
+    (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id())
+}
+
+impl Use {
+    /// Whether it is of a stream, as the calling thread names it.
+    fn is_of(&self, stream: &Stream) -> bool {
+        self.stream == *stream && self.thread == thread_of(stream)
+    }
 }
 
 impl Pending {
@@ -18,14 +36,18 @@ impl Pending {
     /// forgotten.
     pub fn record(&mut self, stream: &Stream) -> Result<()> {
         self.try_record(stream).or_else(|error| {
-            stream.synchronize()?;
+            stream.finish()?;
             Err(error)
         })
     }
 
     /// The same, and where it fails the work is the caller's to remember.
     pub fn try_record(&mut self, stream: &Stream) -> Result<()> {
-        if let Some(known) = self.0.iter_mut().find(|known| known.stream == *stream) {
+        let captured = stream.is_capturing()?;
+        // What was captured is no work to wait for once there is some, and must not take the event of work before it.
+        self.0.retain(|known| captured || !known.captured || !known.is_of(stream));
+        let same = |known: &&mut Use| known.is_of(stream) && known.captured == captured;
+        if let Some(known) = self.0.iter_mut().find(same) {
             // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
             known.event.record(stream)?;
             *known.outstanding.get_mut() = true;
@@ -33,7 +55,13 @@ impl Pending {
         }
         let event = Event::new(stream.context())?;
         event.record(stream)?;
-        self.0.push(Use { stream: stream.clone(), event: event.into(), outstanding: AtomicBool::new(true) });
+        let thread = thread_of(stream);
+        if thread.is_some() {
+            // Threads come and go: what they have done is forgotten.
+            self.0.retain(|known| known.thread.is_none() || known.outstanding.load(Ordering::Acquire));
+        }
+        let (stream, outstanding) = (stream.clone(), AtomicBool::new(true));
+        self.0.push(Use { stream, thread, event: event.into(), outstanding, captured });
         Ok(())
     }
 
@@ -43,21 +71,29 @@ impl Pending {
         self.0.is_empty()
     }
 
-    /// Waits for all of it.
+    /// Waits for all of it, whatever cannot be waited for.
     #[inline]
     pub fn wait(&self) -> Result<()> {
+        let mut result = Ok(());
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
-                used.event.synchronize()?;
-                used.outstanding.store(false, Ordering::Release);
+                match used.event.finish() {
+                    Ok(()) => used.outstanding.store(false, Ordering::Release),
+                    error => result = result.and(error),
+                }
             }
         }
-        Ok(())
+        result
+    }
+
+    /// Whether some of it may go on, after a wait for it failed.
+    pub fn goes_on(&self) -> bool {
+        self.0.iter().any(|used| !used.captured && used.outstanding.load(Ordering::Acquire))
     }
 
     /// Lets work given to `stream` from now on wait for all of it.
     pub fn order_before(&self, stream: &Stream) -> Result<()> {
-        let outstanding = |used: &&Use| used.stream != *stream && used.outstanding.load(Ordering::Acquire);
+        let outstanding = |used: &&Use| !used.is_of(stream) && used.outstanding.load(Ordering::Acquire);
         self.0.iter().filter(outstanding).try_for_each(|used| stream.wait(&used.event))
     }
 
@@ -78,8 +114,10 @@ impl Pending {
     pub fn same(&self) -> Self {
         let copy = |used: &Use| Use {
             stream: used.stream.clone(),
+            thread: used.thread,
             event: used.event.clone(),
             outstanding: AtomicBool::new(used.outstanding.load(Ordering::Acquire)),
+            captured: used.captured,
         };
         Self(self.0.iter().map(copy).collect())
     }

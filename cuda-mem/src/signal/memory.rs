@@ -294,7 +294,7 @@ impl Work {
         self.settle();
         for stream in &self.noted {
             check_not_capturing("Signals", stream)?;
-            stream.synchronize()?;
+            stream.finish()?;
         }
         self.noted.clear();
         self.recorded.wait()
@@ -365,7 +365,7 @@ impl Retired {
                 && let Err(error) = work.wait()
             {
                 self.context.drop_errors().push("waiting for device work before giving back a signal's memory", error);
-                if !work.noted.is_empty() {
+                if !work.noted.is_empty() || work.recorded.goes_on() {
                     // Nobody knows when the work is done: the memory must not become other memory.
                     core::mem::forget(places);
                 }

@@ -1,6 +1,7 @@
 //! Buffers: what they hold, where their work is ordered, and how they end. Runs on any driver.
 
 mod copies;
+mod drivers;
 mod ownership;
 mod pools;
 mod transfers;

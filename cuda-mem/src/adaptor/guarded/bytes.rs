@@ -82,6 +82,6 @@ impl Bytes<'_> {
         // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is done.
         let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
         // Also after an error: whatever was begun must not go on with the borrowed bytes.
-        copied.and(stream.synchronize())
+        copied.and(stream.finish())
     }
 }

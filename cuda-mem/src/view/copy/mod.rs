@@ -155,11 +155,11 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     }
     // SAFETY: as above; the memories' later work, and so their end, is ordered after the copy below.
     let done = unsafe { run.all(&steps) };
-    let noted = [to, from].map(|memory| memory.record_use(stream).or_else(|_| stream.synchronize()));
+    let noted = [to, from].map(|memory| memory.record_use(stream).or_else(|_| stream.finish()));
     let host = to_side.on_host || from_side.on_host;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Also after an error: whatever was begun must not go on with the caller's memory.
-    let waited = if waits { stream.synchronize() } else { Ok(()) };
+    let waited = if waits { stream.finish() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
     done.and(to_noted).and(from_noted).and(waited)
 }

@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
                         call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw));
                     // Its free has to find the copy done.
                     let noted = self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream));
-                    noted.or_else(|_| stream.synchronize()).and(begun)
+                    noted.or_else(|_| stream.finish()).and(begun)
                 }
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
                 How::Planes => copy_planes(pattern, to_start, from_start, stream),
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
         let pattern = &step.pattern;
         let (first, end) = pattern.written();
         if step.from == Place::HostTemporary {
-            self.stream.synchronize()?;
+            self.stream.finish()?;
         } else {
             let (first, end) = pattern.read();
             self.from.fetch(first, end - first)?;
