@@ -21,6 +21,7 @@ mod allocation;
 mod batch;
 mod copy;
 mod engine;
+mod exported;
 mod fill;
 mod foreign;
 mod host;
