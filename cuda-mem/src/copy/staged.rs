@@ -173,6 +173,10 @@ pub(super) fn run(
     // Small copies have fewer parts than there are threads.
     let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
     threads.run(helpers, &work);
+    if joined.load(Ordering::Relaxed) == 0 {
+        // Threads of the program's may have left all of it. Who comes first stays to the end.
+        work();
+    }
     let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.map_or(Ok(()), Err)
 }
