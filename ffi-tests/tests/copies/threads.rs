@@ -5,7 +5,8 @@ use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCac
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, MappedResource, Result, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{alone, pattern, same};
+use ffi_tests::{alone, delay, pattern, same};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 const SIZES: [usize; 7] = [3, 4096, 70_000, 1 << 20, 9, 300_001, 2 << 20];
@@ -103,6 +104,43 @@ fn what_threads_leave_the_caller_does() -> Outcome {
         engine.write_on(&stream, &mut plain, 0, &expected)?;
         same("in order", &plain.to_vec()?, &expected)?;
         assert!(engine.measure()?.routes.len() > 1);
+        Ok(())
+    })
+}
+
+/// Does what it is given, and panics.
+#[derive(Debug)]
+struct Panicking;
+
+impl CopyThreads for Panicking {
+    fn helpers(&self) -> usize {
+        3
+    }
+
+    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        work();
+        panic!("by threads of the program's");
+    }
+}
+
+#[test]
+fn a_panic_of_the_threads_leaves_no_copy_under_way() -> Outcome {
+    alone(|setup| {
+        let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+        let engine = CopyEngine::builder(context)
+            .profile_cache(ProfileCache::Off)
+            .measuring(Measuring::OnRequest)
+            .threads(Arc::new(Panicking))
+            .build()?;
+        let other = Stream::new(context)?;
+        let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &other)?;
+        let expected = pattern(2 << 20, 7);
+        delay(&stream)?;
+        let write = catch_unwind(AssertUnwindSafe(|| engine.write_on(&stream, &mut plain, 0, &expected)));
+        assert!(write.is_err(), "the panic is the caller's");
+        // The memory knows nothing of that stream: its work is over.
+        assert!(stream.is_done()?);
+        same("what was written", &plain.to_vec()?, &expected)?;
         Ok(())
     })
 }
