@@ -42,6 +42,8 @@ struct State {
 }
 
 impl Ending for State {
+    type Ended = Ended;
+
     fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended
     }
