@@ -71,7 +71,9 @@ impl DropErrors {
     }
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).hook = hook;
+        let former = core::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).hook, hook);
+        // Outside of the lock: what it owns may end with an error for this queue.
+        drop(former);
     }
 }
 
@@ -110,5 +112,20 @@ mod tests {
         errors.push("testing", error(1));
         assert_eq!(errors.take().errors.len(), 0);
         errors.set_hook(None); // which holds the queue
+    }
+
+    #[test]
+    fn the_end_of_a_hook_may_meet_an_error() {
+        struct Ends(Arc<DropErrors>);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                self.0.push("ending a hook", error(2));
+            }
+        }
+        let errors = Arc::new(DropErrors::default());
+        let owned = Ends(errors.clone());
+        errors.set_hook(Some(Arc::new(move |_| drop(owned.0.take()))));
+        errors.set_hook(None);
+        assert_eq!(errors.take().errors[0].error, error(2));
     }
 }

@@ -3,7 +3,7 @@
 use crate::context::{ForeignOwner, Liveness};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
@@ -14,6 +14,8 @@ pub(super) struct Allocation {
     pub home: Stream,
     /// The number by which other processes know the memory, if they may reach it; else 0.
     pub exposed: AtomicU64,
+    /// How many bytes are in exclusive parts, where the memory is divided.
+    exclusive: AtomicUsize,
     /// Freed already, or handed out.
     ended: bool,
     /// A flush failed: there may be writes of the CPU that no device has seen.
@@ -41,7 +43,15 @@ pub(super) struct Foreign {
 
 impl Allocation {
     pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
-        Self { block, origin, home, exposed: AtomicU64::new(0), ended: false, unposted: AtomicBool::new(false) }
+        Self {
+            block,
+            origin,
+            home,
+            exposed: AtomicU64::new(0),
+            exclusive: AtomicUsize::new(0),
+            ended: false,
+            unposted: AtomicBool::new(false),
+        }
     }
 
     pub fn context(&self) -> &Context {
@@ -49,6 +59,11 @@ impl Allocation {
             Origin::Resource(resource) => resource.context(),
             Origin::Foreign(_) => self.home.context(),
         }
+    }
+
+    /// How many bytes of divided memory are in exclusive parts. A whole that is not divided has none, as far as this says.
+    pub fn exclusive(&self) -> usize {
+        self.exclusive.load(Ordering::Acquire)
     }
 
     pub fn accessibility(&self) -> Accessibility {
@@ -182,16 +197,46 @@ impl Drop for Allocation {
 pub(super) struct Part {
     pub allocation: Arc<Allocation>,
     pub home: Stream,
+    /// How many bytes this part alone reaches, and the allocation counts as such.
+    exclusive: usize,
 }
 
-impl Clone for Part {
-    fn clone(&self) -> Self {
-        Self { allocation: self.allocation.clone(), home: self.home.clone() }
+impl Part {
+    /// A part that others may reach too.
+    pub fn shared(allocation: Arc<Allocation>, home: Stream) -> Self {
+        Self { allocation, home, exclusive: 0 }
+    }
+
+    /// The same memory, shared.
+    pub fn share(&self) -> Self {
+        Self::shared(self.allocation.clone(), self.home.clone())
+    }
+
+    /// Divides what one value alone reaches into two parts of so many bytes, each of which is alone too.
+    pub fn divide(mut self, left: usize, right: usize) -> (Self, Self) {
+        let mut other = self.share();
+        // In this order: never fewer are counted than there are.
+        other.count(right);
+        self.count(left);
+        (self, other)
+    }
+
+    /// Opens it to others.
+    pub fn open(mut self) -> Self {
+        self.count(0);
+        self
+    }
+
+    fn count(&mut self, exclusive: usize) {
+        self.allocation.exclusive.fetch_add(exclusive, Ordering::Relaxed);
+        self.allocation.exclusive.fetch_sub(self.exclusive, Ordering::Release);
+        self.exclusive = exclusive;
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
+        self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;
         }
@@ -235,7 +280,7 @@ impl Hold {
         match self {
             Hold::Whole(allocation) => {
                 let home = allocation.home.clone();
-                Part { allocation: Arc::new(allocation), home }
+                Part::shared(Arc::new(allocation), home)
             }
             Hold::Part(part) => part,
         }
@@ -250,7 +295,7 @@ impl Hold {
                 let (home, allocation) = (part.home.clone(), part.allocation.clone());
                 // Joins the part's stream to the allocation's.
                 drop(part);
-                Arc::try_unwrap(allocation).map_err(|allocation| Hold::Part(Part { allocation, home }))
+                Arc::try_unwrap(allocation).map_err(|allocation| Hold::Part(Part::shared(allocation, home)))
             }
             part => Err(part),
         }

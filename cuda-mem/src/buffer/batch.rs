@@ -1,6 +1,7 @@
 //! Many copies in one call.
 
 use super::copy::check_apart;
+use super::work::Work;
 use super::{Access, Buffer};
 use crate::error::call;
 use crate::resource::Kind;
@@ -8,7 +9,6 @@ use crate::{Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::RangeBounds;
-use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{
     CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
@@ -62,7 +62,7 @@ pub struct CopyBatch<'buffers> {
     sizes: Vec<usize>,
     /// The home streams of the buffers: they are joined to the batch's before, and it to them after.
     homes: Vec<Stream>,
-    busy: Vec<&'buffers AtomicBool>,
+    work: Vec<&'buffers Work>,
     buffers: PhantomData<&'buffers mut ()>,
 }
 
@@ -81,7 +81,7 @@ impl<'buffers> CopyBatch<'buffers> {
             from: vec![],
             sizes: vec![],
             homes: vec![],
-            busy: vec![],
+            work: vec![],
             buffers: PhantomData,
         }
     }
@@ -142,7 +142,7 @@ impl<'buffers> CopyBatch<'buffers> {
                 self.homes.push(home.clone());
             }
         }
-        self.busy.extend([&destination.busy, &source.busy]);
+        self.work.extend([&destination.work, &source.work]);
         Ok(())
     }
 
@@ -167,13 +167,11 @@ impl<'buffers> CopyBatch<'buffers> {
             return Ok(());
         }
         self.homes.iter().try_for_each(|home| self.stream.join(home))?;
-        self.busy.iter().for_each(|busy| busy.store(true, Ordering::Release));
         let begun = self.begin();
-        for home in &self.homes {
-            // Also after an error: some copies may have begun.
-            home.join(&self.stream).or_else(|_| self.stream.finish())?;
-        }
-        begun
+        // Also after an error: some copies may have begun.
+        let ordered = self.homes.iter().try_for_each(|home| home.join(&self.stream).or_else(|_| self.stream.finish()));
+        self.work.iter().for_each(|work| work.note());
+        ordered.and(begun)
     }
 
     fn begin(&mut self) -> Result<()> {

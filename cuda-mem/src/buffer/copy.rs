@@ -187,20 +187,23 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ) -> Result<()> {
         let (home, other) = (self.stream(), source.stream());
         if home == other {
+            let begun = self.in_order(work);
             source.mark_busy();
-            return self.in_order(work);
+            return begun;
         }
         home.join(other)?;
         self.in_order(work)?;
-        source.mark_busy();
         // Where the source cannot be made to wait, its later work and its free must find the copy done.
-        other.join(home).or_else(|_| home.finish())
+        let joined = other.join(home).or_else(|_| home.finish());
+        source.mark_busy();
+        joined
     }
 
     /// Does work on the home stream.
     pub(super) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+        let begun = work(self.stream());
         self.mark_busy();
-        work(self.stream())
+        begun
     }
 
     /// The device's address of an element.

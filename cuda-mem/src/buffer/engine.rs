@@ -2,9 +2,9 @@
 
 use super::{Access, Buffer};
 use crate::copy_memory::{Memory, Place, sealed};
+use crate::host_copy;
 use crate::resource::Kind;
 use crate::{Error, Result, Stream};
-use core::slice;
 
 impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
     fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
@@ -41,15 +41,17 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
 
     fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
         self.hand_over(place)?;
-        // SAFETY: the place lies within the buffer, whose memory the CPU may address; the engine has it exclusively.
-        unsafe { slice::from_raw_parts_mut(place.host, place.size) }.copy_from_slice(source);
+        let length = source.len().min(place.size);
+        // SAFETY: the place lies within the buffer, whose memory the CPU may address; a slice of the caller's is no part of it.
+        unsafe { host_copy::store(source.as_ptr(), place.host, length) };
         Ok(())
     }
 
     fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
         self.hand_over(place)?;
-        // SAFETY: as above; its device work is done.
-        destination.copy_from_slice(unsafe { slice::from_raw_parts(place.host, place.size) });
+        let length = destination.len().min(place.size);
+        // SAFETY: as above; its device work is done. There are no slices of the memory, which others may reach too.
+        unsafe { host_copy::load(place.host, destination.as_mut_ptr(), length) };
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl SharedBuffer<u8, Any> {
         let ordered = freed_in_order_of.cloned();
         let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), ordered };
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
-        let part = Part { allocation: Arc::new(allocation), home: stream.clone() };
+        let part = Part::shared(Arc::new(allocation), stream.clone());
         Ok(Buffer::from_hold(Hold::Part(part), 0, size))
     }
 }

@@ -363,9 +363,10 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
     others().try_for_each(|buffer| stream.join(buffer.stream()))?;
     work()?;
-    buffers.clone().for_each(Buffer::mark_busy);
     // Where a home stream cannot be made to wait, its later work must find this done.
-    others().try_for_each(|buffer| buffer.stream().join(stream)).or_else(|_| stream.finish())
+    let joined = others().try_for_each(|buffer| buffer.stream().join(stream)).or_else(|_| stream.finish());
+    buffers.clone().for_each(Buffer::mark_busy);
+    joined
 }
 
 /// The driver takes devices and the host as a whole.

@@ -21,6 +21,7 @@ mod allocation;
 mod batch;
 mod copy;
 mod engine;
+mod exported;
 mod fill;
 mod foreign;
 mod host;
@@ -34,6 +35,7 @@ mod share;
 mod transfer;
 mod uninit;
 mod viewed;
+mod work;
 
 use crate::resource::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream, resource::kind::Any};
@@ -42,7 +44,6 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
 pub(crate) use batch::copy_all;
@@ -53,6 +54,7 @@ pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 pub use transfer::{Transfer, TransferDestination, TransferSource};
 pub(crate) use viewed::Viewed;
+use work::Work;
 
 /// Memory of `T`s, of kind `K`.
 ///
@@ -79,9 +81,8 @@ pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
     offset: usize,
     /// In elements.
     length: usize,
-    /// Whether device work may be under way that the CPU has to wait for. It starts so: the allocation itself is in
-    /// stream order.
-    busy: AtomicBool,
+    /// Device work that the CPU has to wait for. There is some at first: the allocation itself is in stream order.
+    work: Work,
     elements: PhantomData<fn(T) -> T>,
     marker: PhantomData<(K, A)>,
 }
@@ -229,7 +230,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     fn from_hold(hold: Hold, offset: usize, length: usize) -> Self {
-        Self { hold, offset, length, busy: AtomicBool::new(true), elements: PhantomData, marker: PhantomData }
+        Self { hold, offset, length, work: Work::new(), elements: PhantomData, marker: PhantomData }
     }
 
     /// The number of elements.
@@ -302,8 +303,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// The driver refuses.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
+        let joined = if self.stream() == stream { Ok(()) } else { self.stream().join(stream) };
         self.mark_busy();
-        if self.stream() == stream { Ok(()) } else { self.stream().join(stream) }
+        joined
     }
 
     /// Waits until all work of the home stream so far is done.
@@ -315,17 +317,18 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.stream().synchronize()
     }
 
+    /// Notes device work, which was given to the home stream, or which that waits for.
     #[inline]
     fn mark_busy(&self) {
-        self.busy.store(true, Ordering::Release);
+        self.work.note();
     }
 
     /// Waits for the device work, if there may be any.
     #[inline]
     fn settle(&self) -> Result<()> {
-        if self.busy.load(Ordering::Acquire) {
+        if let Some(noted) = self.work.pending() {
             self.stream().synchronize()?;
-            self.busy.store(false, Ordering::Release);
+            self.work.pass(noted);
         }
         Ok(())
     }

@@ -40,15 +40,15 @@ impl<T, K: Kind> Buffer<T, K> {
             let error = Error::Misaligned { call: "Buffer::split_at", what: "middle", value, multiple: atom };
             return Err(Refused::new(self, error));
         }
-        let part = self.hold.into_part();
-        let left = Self::from_hold(Hold::Part(part.clone()), offset, middle);
-        let right = Self::from_hold(Hold::Part(part), position, length - middle);
-        Ok((left, right))
+        let right = length - middle;
+        let parts = self.hold.into_part().divide(middle * size_of::<T>(), right * size_of::<T>());
+        let left = Self::from_hold(Hold::Part(parts.0), offset, middle);
+        Ok((left, Self::from_hold(Hold::Part(parts.1), position, right)))
     }
 
     /// Opens the memory to others: slices and clones.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
-        let part = self.hold.into_part();
+        let part = self.hold.into_part().open();
         Buffer::from_hold(Hold::Part(part), self.offset, self.length)
     }
 }
@@ -130,7 +130,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
 
     pub(super) fn part(&self) -> Part {
         match &self.hold {
-            Hold::Part(part) => part.clone(),
+            Hold::Part(part) => part.share(),
             Hold::Whole(_) => unreachable!("a shared buffer holds a part"),
         }
     }

@@ -1,6 +1,7 @@
 //! Buffers on their way to other processes, and from them.
 
 use super::allocation::{Allocation, Hold, Origin, Part};
+use super::exported::Exported;
 use super::{Buffer, SharedBuffer, check_home};
 use crate::descriptor::{Descriptor, DescriptorError};
 use crate::resource::{Block, Kind, SharedResource};
@@ -18,6 +19,8 @@ struct Own {
     allocation: Weak<Allocation>,
     /// What was said of it; its part is the whole block.
     descriptor: Descriptor,
+    /// What was exported of the block. All of it is shared, and stays so; the rest may be in exclusive hands.
+    parts: Exported,
 }
 
 impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
@@ -53,8 +56,10 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
                 exported.retain(|_, own| own.allocation.strong_count() > 0);
             }
             // What was said of it once is said again.
-            let own = Own { allocation: Arc::downgrade(&part.allocation), descriptor };
-            descriptor = exported.entry(number).or_insert(own).descriptor;
+            let own = Own { allocation: Arc::downgrade(&part.allocation), descriptor, parts: Exported::default() };
+            let own = exported.entry(number).or_insert(own);
+            own.parts.add(self.offset..self.offset + self.size());
+            descriptor = own.descriptor;
         }
         descriptor.offset += self.offset as u64;
         descriptor.length = self.size() as u64;
@@ -101,6 +106,26 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         Ok(())
     }
 
+    /// Checks that no exclusive part of the memory is left: for exports by which more is reached than this part.
+    pub(crate) fn check_all_shared(&self, call: &'static str) -> Result<()> {
+        let exclusive = self.part().allocation.exclusive();
+        if exclusive == 0 {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument {
+            call,
+            argument: "buffer",
+            value: format!(
+                "bytes {} to {}+{} of memory of which {exclusive} bytes are in exclusive parts",
+                self.offset,
+                self.offset,
+                self.size()
+            )
+            .into(),
+            rule: "who imports it reaches what lies beside it too: share or drop the memory's exclusive parts first",
+        })
+    }
+
     /// Notes that other processes may reach the memory, so that it stays shared.
     pub(crate) fn expose(&self) {
         self.part().allocation.expose();
@@ -129,7 +154,7 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         stream: &Stream,
     ) -> Result<Self> {
         let address = allocation.block.device_pointer as usize + offset;
-        let part = Part { allocation, home: stream.clone() };
+        let part = Part::shared(allocation, stream.clone());
         if !address.is_multiple_of(align_of::<T>()) {
             return Err(Error::Misaligned { call, what: "address", value: address, multiple: align_of::<T>() });
         }
@@ -143,23 +168,33 @@ fn own<K: Kind>(
     resource: &SharedResource,
     descriptor: &Descriptor,
 ) -> Result<(Arc<Allocation>, usize)> {
+    let length = descriptor.length as usize;
     let found = {
         let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-        exported.get(&descriptor.allocation).and_then(|own| Some((own.allocation.upgrade()?, own.descriptor)))
+        exported.get(&descriptor.allocation).and_then(|own| {
+            let offset =
+                descriptor.offset.checked_sub(own.descriptor.offset).map_or(usize::MAX, |offset| offset as usize);
+            let named = own.parts.covers(&(offset..offset.saturating_add(length)));
+            Some((own.allocation.upgrade()?, own.descriptor, offset, named))
+        })
     };
-    let Some((allocation, exported)) = found else { return Err(DescriptorError::Freed { call }.into()) };
-    // A descriptor may have been changed. Only the part may be another.
-    let Descriptor { offset: begin, length, .. } = exported;
+    let Some((allocation, exported, offset, named)) = found else {
+        return Err(DescriptorError::Freed { call }.into());
+    };
+    // A descriptor may have been changed. Only the part may be another, of what was exported.
     let size = allocation.block.size;
     let kind = K::ACCESSIBILITY.is_none_or(|wanted| allocation.accessibility() == wanted);
     if !kind
-        || (Descriptor { offset: begin, length, ..*descriptor }) != exported
+        || (Descriptor { offset: exported.offset, length: exported.length, ..*descriptor }) != exported
         || allocation.context().driver().library() != resource.context().driver().library()
     {
         return Err(DescriptorError::Forged { call }.into());
     }
-    let offset = descriptor.offset.checked_sub(begin).map_or(usize::MAX, |offset| offset as usize);
-    let range = crate::range::span(call, offset, descriptor.length as usize, size)?;
+    let range = crate::range::span(call, offset, length, size)?;
+    if !named {
+        let (offset, length) = (descriptor.offset, descriptor.length);
+        return Err(DescriptorError::NotExported { call, offset, length }.into());
+    }
     Ok((allocation, range.start))
 }
 

@@ -17,7 +17,7 @@ pub(crate) trait Viewed: Send + Sync {
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
     fn device_ordinal(&self) -> Option<i32>;
-    /// Notes that device work may be under way.
+    /// Notes device work, which was given to the home stream, or which that waits for.
     fn mark_busy(&self);
     /// Waits for the device work, if there may be any.
     fn settle(&self) -> Result<()>;

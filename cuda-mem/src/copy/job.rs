@@ -55,13 +55,20 @@ impl CpuCopy {
             return self.fence();
         }
         let pieces = Pieces::new(self.size, cpu_piece(self.size, count), self.mapped.addr(), LINE);
-        threads.run(count - 1, &|| {
+        let share = || {
+            let mut claimed = false;
             while let Some(range) = pieces.claim() {
                 self.store_or_load(range);
+                claimed = true;
             }
             // Each thread's own stores: a fence of the caller's says nothing of them.
-            self.fence();
-        });
+            if claimed {
+                self.fence();
+            }
+        };
+        threads.run(count - 1, &share);
+        // Threads of the program's may have left some, or all of it.
+        share();
     }
 
     pub fn fence(&self) {

@@ -125,12 +125,15 @@ fn touched(size: usize, inner: &Inner) -> Result<Vec<u8>> {
     }
     let start = Shared(host.as_mut_ptr());
     let pieces = Pieces::new(size, 4 << 20, 0, 1);
-    inner.threads.run(inner.threads.helpers(), &|| {
+    let write = || {
         while let Some(range) = pieces.claim() {
             // SAFETY: the range lies within the room, and no other thread has it.
             unsafe { start.at(range.start).write_bytes(1, range.len()) };
         }
-    });
+    };
+    inner.threads.run(inner.threads.helpers(), &write);
+    // Threads of the program's may have left some, or all of it.
+    write();
     // SAFETY: all of it was written.
     unsafe { host.set_len(size) };
     Ok(host)

@@ -9,8 +9,9 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
+use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::host_copy;
-use crate::{Error, Result};
+use crate::{Error, Result, Stream};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -172,9 +173,29 @@ pub(super) fn run(
     };
     // Small copies have fewer parts than there are threads.
     let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
-    threads.run(helpers, &work);
+    {
+        let _unwinding = Unwinding(job.stream);
+        threads.run(helpers, &work);
+    }
+    if joined.load(Ordering::Relaxed) == 0 {
+        // Threads of the program's may have left all of it. Who comes first stays to the end.
+        work();
+    }
     let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.map_or(Ok(()), Err)
+}
+
+/// Threads of the program's may panic: nobody would wait then for what was given to the stream.
+struct Unwinding<'stream>(&'stream Stream);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _relaxed = captures_under_way().then(|| RelaxedCalls::begin(self.0.context().driver()));
+            // The panic is what the caller gets to hear of.
+            let _ = self.0.synchronize();
+        }
+    }
 }
 
 /// Lets another thread ask.

@@ -38,7 +38,8 @@ pub trait CopyThreads: Send + Sync + fmt::Debug {
     fn helpers(&self) -> usize;
 
     /// Calls `work` on the calling thread and, at the same time, once on each of at most `helpers` others. Returns when
-    /// all calls have returned. Threads that come too late find nothing to do, so fewer are right, and none.
+    /// all calls have returned. Threads that come too late find nothing to do, so fewer are right, and none. Work that is
+    /// left is done by the thread that copies. It gets a panic, after a wait for what the device has of the copy.
     fn run(&self, helpers: usize, work: &(dyn Fn() + Sync));
 }
 

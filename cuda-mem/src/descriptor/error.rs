@@ -141,6 +141,19 @@ pub enum DescriptorError {
         /// The function.
         call: &'static str,
     },
+    /// This process exported other parts of the memory, which is its own: the rest may be in exclusive hands.
+    #[error(
+        "{call}: this process owns the memory, and no export of it named all of bytes {offset} to {offset}+{length}: \
+         export that part first"
+    )]
+    NotExported {
+        /// The function.
+        call: &'static str,
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is.
+        length: u64,
+    },
     /// Its tag is not of the pool's key, or it is not what this process exported.
     #[error(
         "{call}: the descriptor was changed, or made by a process that was not given the pool: ask the exporter for another"

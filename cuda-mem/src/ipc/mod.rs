@@ -47,7 +47,9 @@
 //! crosses into another pool). Virtual memory and mapped memory are kept by each process on its own.
 //!
 //! In one process each thing is imported once, however often it is asked for, and ended once, when the last importer
-//! drops it. What a process exported and gets back is its own allocation.
+//! drops it. What a process exported and gets back is its own allocation; it gets no part that it did not export
+//! ([`DescriptorError::NotExported`]). A file of mapped or virtual memory reaches what lies beside the part too, so these are
+//! exported only when no exclusive part of the memory is left.
 //!
 //! # What is protected
 //!

@@ -9,6 +9,7 @@ use core::ffi::c_int;
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub(super) struct Allocation {
     dirty: Option<DirtyAtoms>,
     /// For non-coherent memory: held while atoms move, so that one thread's invalidate does not race another's loads.
     moving: Mutex<()>,
+    /// How many bytes are in exclusive hands, those of `MappedMemory`.
+    exclusive: AtomicUsize,
 }
 
 // SAFETY: the vkgdr interface may be used from every thread; the CPU's accesses are exclusive (`MappedMemory`) or
@@ -64,7 +67,17 @@ impl Allocation {
         };
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
-        Ok(Self { resource, raw, host, device, size, coherence, dirty, moving: Mutex::new(()) })
+        Ok(Self {
+            resource,
+            raw,
+            host,
+            device,
+            size,
+            coherence,
+            dirty,
+            moving: Mutex::new(()),
+            exclusive: AtomicUsize::new(0),
+        })
     }
 
     pub fn resource(&self) -> &MappedResource {
@@ -249,6 +262,21 @@ impl Allocation {
 
     fn moving(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Some bytes come into exclusive hands.
+    pub fn begin_exclusive(&self, bytes: usize) {
+        self.exclusive.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Some bytes leave exclusive hands.
+    pub fn end_exclusive(&self, bytes: usize) {
+        self.exclusive.fetch_sub(bytes, Ordering::Release);
+    }
+
+    /// How many bytes are in exclusive hands.
+    pub fn exclusive(&self) -> usize {
+        self.exclusive.load(Ordering::Acquire)
     }
 
     /// A new file descriptor by which another process imports the memory.

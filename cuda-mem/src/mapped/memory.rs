@@ -45,6 +45,7 @@ impl MappedMemory {
     }
 
     pub(super) fn part(allocation: Arc<Allocation>, window: Window) -> Self {
+        allocation.begin_exclusive(window.length);
         Self { pending: Pending::default(), allocation, window }
     }
 
@@ -233,6 +234,7 @@ impl MappedMemory {
             let error = Error::Misaligned { call: CALL, what: "middle", value: middle, multiple: atom };
             return Err(Refused::new(self, error));
         }
+        // Together they are as many bytes in exclusive hands as before.
         let right = Self {
             pending: self.pending.same(),
             allocation: self.allocation.clone(),
@@ -309,6 +311,7 @@ impl fmt::Debug for MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
+        self.allocation.end_exclusive(self.window.length);
         let context = self.resource().context();
         // A context that is gone has no work left, and its events must not be touched.
         if self.pending.is_empty() || context.liveness() != Liveness::Alive {

@@ -139,8 +139,21 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// The vkgdr library is upstream's, which cannot export; or it refuses.
+    /// An exclusive part of the memory is left, which [`split_at`](MappedMemory::split_at) made: the file is of all of it. The
+    /// vkgdr library is upstream's, which cannot export; or it refuses.
     pub fn export(&self) -> Result<MappedExport> {
+        let (Window { offset, length }, exclusive) = (self.window, self.allocation.exclusive());
+        if exclusive != 0 {
+            return Err(Error::InvalidArgument {
+                call: "SharedMemory::export",
+                argument: "the memory",
+                value: format!(
+                    "bytes {offset} to {offset}+{length} of memory of which {exclusive} bytes are in exclusive parts"
+                )
+                .into(),
+                rule: "who imports it reaches what lies beside it too: share or drop the memory's exclusive parts first",
+            });
+        }
         let descriptor = MappedDescriptor {
             device: self.resource().context().device().uuid()?,
             size: self.allocation.size(),
@@ -158,7 +171,8 @@ impl SharedMemory {
     ///
     /// # Safety
     ///
-    /// No running kernel and no other process writes the memory while the exclusive value lives.
+    /// No running kernel, no other process and no import of what was exported reaches the memory while the exclusive value
+    /// lives.
     pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Box<Refused<Self>>> {
         let Self { allocation, window } = self;
         match Arc::try_unwrap(allocation) {

@@ -82,6 +82,8 @@ pub(super) struct Live {
 }
 
 impl Ending for State {
+    type Ended = Ended;
+
     #[inline]
     fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended

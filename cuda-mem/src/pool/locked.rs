@@ -1,21 +1,24 @@
 //! A lock around what may end streams and events: they are dropped when it has been let go, as their ends call the driver,
 //! and maybe a hook.
 
-use super::recorder::Ended;
+use core::fmt::Debug;
 use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What has streams and events that end.
-pub(super) trait Ending {
+pub(crate) trait Ending {
+    /// What ends.
+    type Ended: Debug;
+
     /// What has ended and is not dropped yet.
-    fn ended(&mut self) -> &mut Vec<Ended>;
+    fn ended(&mut self) -> &mut Vec<Self::Ended>;
 }
 
 /// A value, locked.
 #[derive(Debug)]
-pub(super) struct Locked<'lock, T: Ending> {
+pub(crate) struct Locked<'lock, T: Ending> {
     value: MutexGuard<'lock, T>,
-    ended: Vec<Ended>,
+    ended: Vec<T::Ended>,
 }
 
 impl<'lock, T: Ending> Locked<'lock, T> {

@@ -53,7 +53,7 @@ mod front;
 mod front_tests;
 mod gate;
 mod heap;
-mod locked;
+pub(crate) mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;

@@ -95,8 +95,9 @@ impl Memory<'_> {
     /// Tells the memory of work given to `stream` so far.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
+        let joined = if buffer.stream() == stream { Ok(()) } else { buffer.stream().join(stream) };
         buffer.mark_busy();
-        if buffer.stream() == stream { Ok(()) } else { buffer.stream().join(stream) }
+        joined
     }
 
     /// Waits for the device work, so that the CPU may use a range, which begins at `start` of this memory.

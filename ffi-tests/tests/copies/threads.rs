@@ -1,11 +1,12 @@
 //! Many threads at once on one engine.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, MappedResource, Result, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{alone, pattern};
+use ffi_tests::{alone, delay, pattern, same};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 const SIZES: [usize; 7] = [3, 4096, 70_000, 1 << 20, 9, 300_001, 2 << 20];
@@ -55,6 +56,91 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
             engine.trim();
             assert_eq!(engine.reserved_staging(), 0, "all lanes came back");
         }
+        Ok(())
+    })
+}
+
+/// Says that it helps, and does nothing.
+#[derive(Debug)]
+struct Idle;
+
+impl CopyThreads for Idle {
+    fn helpers(&self) -> usize {
+        3
+    }
+
+    fn run(&self, _helpers: usize, _work: &(dyn Fn() + Sync)) {}
+}
+
+#[test]
+fn what_threads_leave_the_caller_does() -> Outcome {
+    alone(|setup| {
+        let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+        let engine = CopyEngine::builder(context)
+            .profile_cache(ProfileCache::Off)
+            .measuring(Measuring::OnRequest)
+            .threads(Arc::new(Idle))
+            .build()?;
+        let mut mapped = MappedResource::new(context)?.allocate(2 << 20)?;
+        let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
+        let mut options = CopyOptions::default();
+        for (round, way) in [Way::Cpu { threads: 3 }, Way::Staged { threads: 3 }, Way::Mixed { storing: 2, staging: 2 }]
+            .into_iter()
+            .enumerate()
+        {
+            options.way = Some(way);
+            let expected = pattern(2 << 20, round as u8);
+            let mut seen = vec![0xee; 2 << 20];
+            engine.write_with(&mut mapped, 0, &expected, &options)?;
+            mapped.copy_to_slice(0, &mut seen)?;
+            same(&format!("written by {way}"), &seen, &expected)?;
+            seen.fill(0xee);
+            if !matches!(way, Way::Mixed { .. }) {
+                engine.read_with(&mapped, 0, &mut seen, &options)?;
+                same(&format!("read by {way}"), &seen, &expected)?;
+            }
+        }
+        let expected = pattern(2 << 20, 7);
+        engine.write_on(&stream, &mut plain, 0, &expected)?;
+        same("in order", &plain.to_vec()?, &expected)?;
+        assert!(engine.measure()?.routes.len() > 1);
+        Ok(())
+    })
+}
+
+/// Does what it is given, and panics.
+#[derive(Debug)]
+struct Panicking;
+
+impl CopyThreads for Panicking {
+    fn helpers(&self) -> usize {
+        3
+    }
+
+    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        work();
+        panic!("by threads of the program's");
+    }
+}
+
+#[test]
+fn a_panic_of_the_threads_leaves_no_copy_under_way() -> Outcome {
+    alone(|setup| {
+        let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+        let engine = CopyEngine::builder(context)
+            .profile_cache(ProfileCache::Off)
+            .measuring(Measuring::OnRequest)
+            .threads(Arc::new(Panicking))
+            .build()?;
+        let other = Stream::new(context)?;
+        let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &other)?;
+        let expected = pattern(2 << 20, 7);
+        delay(&stream)?;
+        let write = catch_unwind(AssertUnwindSafe(|| engine.write_on(&stream, &mut plain, 0, &expected)));
+        assert!(write.is_err(), "the panic is the caller's");
+        // The memory knows nothing of that stream: its work is over.
+        assert!(stream.is_done()?);
+        same("what was written", &plain.to_vec()?, &expected)?;
         Ok(())
     })
 }

@@ -1,13 +1,15 @@
 //! Pools of one size.
 
 use super::{Any, fixed};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Reuse};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::sources::{failures_of_four_threads, over_every_source};
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
+use std::sync::{Arc, Mutex, PoisonError};
 
 fn fixed_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcome {
     let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
@@ -210,6 +212,49 @@ fn many_threads_and_streams_share_a_pool_of_one_size() -> Outcome {
             pool.release_unused()?;
             assert_eq!(pool.statistics().reserved.current, 0);
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn hooks_of_the_source_may_use_the_pool() -> Outcome {
+    alone(|setup| {
+        type Held = Arc<Mutex<Vec<Buffer<u8, kind::Device>>>>;
+        let (held, pool): (Held, Arc<Mutex<Option<FixedSizePool<kind::Device>>>>) = Default::default();
+        let (stream, calls) = (Stream::new(&setup.context)?, Arc::new(AtomicUsize::new(0)));
+        let hook = {
+            let (held, pool, stream, calls) = (held.clone(), pool.clone(), stream.clone(), calls.clone());
+            move |_: &OutOfMemoryInfo| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                let pool = pool.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                // All that takes the pool's lock; the last of them makes room.
+                if let Some(pool) = pool {
+                    pool.statistics();
+                    pool.trim_to(0).expect("nothing failed");
+                    drop(held.lock().unwrap_or_else(PoisonError::into_inner).pop());
+                    drop(Buffer::<u8, _>::uninit(&pool, 100, &stream).expect("a block was freed"));
+                }
+                false
+            }
+        };
+        let mut settings = PoolOptions::default();
+        (settings.initial, settings.maximum) = (2 << 20, 2 << 20);
+        settings.on_out_of_memory = Some(Arc::new(hook));
+        let source = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
+        let made = FixedSizePool::new(&source, 1 << 20, &fixed(|settings| settings.blocks_per_slab = 1))?;
+        *pool.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
+        for number in 0..2 {
+            held.lock().unwrap_or_else(PoisonError::into_inner).push(Buffer::filled(&made, 1 << 20, number, &stream)?);
+        }
+        // There is no room for a slab: the hook frees a block, and that one is taken.
+        let last = Buffer::filled(&made, 1 << 20, 7u8, &stream)?;
+        assert_eq!(last.to_vec()?[..2], [7, 7]);
+        assert_eq!((calls.load(Ordering::Relaxed), made.statistics().out_of_memory), (1, 0));
+        made.reserve(3).expect_err("there is no room");
+        drop(last);
+        made.trim_to(0)?;
+        held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        pool.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(())
     })
 }

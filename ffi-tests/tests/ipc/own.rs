@@ -1,10 +1,10 @@
 //! What a process exported and gets back, and what it cannot export.
 
-use super::{Outcome, PATIENCE, Source, setup, shareable, sources};
-use cuda_mem::ipc::{Channel, DescriptorError, Export};
+use super::{Outcome, PATIENCE, Source, same, setup, shareable, sources};
+use cuda_mem::ipc::{Channel, Descriptor, DescriptorError, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Error, Event, Feature, Stream};
-use ffi_tests::pattern;
+use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, Stream};
+use ffi_tests::{Setup, pattern};
 
 #[test]
 fn what_a_process_exported_comes_back_as_the_same_allocation() -> Outcome {
@@ -115,4 +115,84 @@ fn elements_keep_their_size_and_alignment() -> Outcome {
         assert!(matches!(import(memory.slice(5..13)?.export()?), Err(Error::Misaligned { what: "address", .. })));
         Ok(())
     })
+}
+
+#[test]
+fn only_parts_that_were_exported_come_back() -> Outcome {
+    sources(|_, source, stream| {
+        let whole = match source {
+            Source::Pool(pool) => Buffer::from_slice(pool, &pattern(8192, 3), stream)?,
+            Source::Plain(memory) => Buffer::from_slice(memory, &pattern(8192, 3), stream)?,
+        };
+        let (left, right) = whole.split_at(4096)?;
+        let left = left.into_shared();
+        let import = |descriptor: &Descriptor| match source {
+            Source::Pool(pool) => pool.import_buffer::<u8>(descriptor, stream),
+            Source::Plain(memory) => memory.import_buffer::<u8>(descriptor, stream),
+        };
+        let (first, last) = (left.slice(..2000)?.export()?, left.slice(3000..)?.export()?);
+        // The other half is exclusive, and what lies between was not exported.
+        for (begin, length) in [(4096, 4096), (4095, 2), (0, 8192), (2000, 1), (1000, 2500)] {
+            let offset = first.offset() + begin;
+            let refused = import(&first.with_part(offset, length)?).err();
+            let expected = DescriptorError::NotExported { call: call(source), offset, length };
+            assert_eq!(refused, Some(Error::Descriptor(expected)));
+        }
+        // Each exported part, a part of one, an empty one; and later what lies between.
+        for (begin, length) in [(0, 2000), (3000, 1096), (3500, 10), (8192, 0)] {
+            let part = import(&last.with_part(first.offset() + begin, length)?)?;
+            same("a part", &part.to_vec()?, &pattern(8192, 3)[begin as usize..(begin + length) as usize])?;
+        }
+        left.slice(1990..3010)?.export()?;
+        assert_eq!(import(&first.with_part(first.offset(), 4096)?)?.to_vec()?, &pattern(8192, 3)[..4096]);
+        assert!(import(&first.with_part(first.offset(), 4097)?).is_err());
+        let right = right.into_shared();
+        right.export()?;
+        assert_eq!(import(&first.with_part(first.offset(), 8192)?)?.to_vec()?, pattern(8192, 3));
+        Ok(())
+    })
+}
+
+fn call(source: &Source) -> &'static str {
+    match source {
+        Source::Pool(_) => "DriverPool::import_buffer",
+        Source::Plain(_) => "DeviceMemory::import_buffer",
+    }
+}
+
+#[test]
+fn mapped_memory_is_not_exported_beside_exclusive_parts() -> Outcome {
+    let setup = Setup::from_environment()?;
+    let resource = MappedResource::new(&setup.context)?;
+    let (left, right) = resource.allocate(8192)?.split_at(4096)?;
+    let left = left.into_shared();
+    let text = left.slice(100..200)?.export().err().ok_or("it was exported")?.to_string();
+    assert!(text.contains("bytes 100 to 100+100") && text.contains("4096 bytes are in exclusive parts"), "{text}");
+    // A part of the rest is exclusive still.
+    let (middle, right) = right.split_at(1024)?;
+    drop(middle);
+    let text = left.export().err().ok_or("it was exported")?.to_string();
+    assert!(text.contains("3072 bytes are in exclusive parts"), "{text}");
+    let right = right.into_shared();
+    let export = match left.export() {
+        Err(Error::MissingSymbol(missing)) => {
+            println!("skipped: {missing}");
+            return Ok(());
+        }
+        other => other?,
+    };
+    let twin = resource.import(export)?;
+    right.copy_from_slice(0, b"shared by now")?;
+    twin.copy_from_slice(0, b"seen")?;
+    let mut seen = [0; 4];
+    left.copy_to_slice(0, &mut seen)?;
+    assert_eq!(&seen, b"seen");
+    // One that is exclusive again counts again.
+    drop((left, twin, right));
+    let memory = resource.allocate(4096)?.into_shared();
+    // SAFETY: nobody else reaches the memory.
+    let (left, right) = unsafe { memory.try_into_exclusive() }?.split_at(1024)?;
+    assert!(left.into_shared().export().is_err());
+    drop(right);
+    Ok(())
 }

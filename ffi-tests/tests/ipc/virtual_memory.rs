@@ -232,3 +232,22 @@ fn more_chunks_than_files_go_with_a_message_are_refused() -> Outcome {
     assert!(matches!(refused, Some(Error::Channel(ChannelError::TooManyFiles { count: 65, .. }))), "{refused:?}");
     Ok(())
 }
+
+#[test]
+fn chunks_are_not_exported_beside_exclusive_parts() -> Outcome {
+    let Some(Shareable { setup, memory, stream, .. }) = virtual_memory()? else { return Ok(()) };
+    let (left, right) = Buffer::from_slice(&memory, &pattern(1000, 4), &stream)?.split_at(400)?;
+    let (left, (middle, right)) = (left.into_shared(), right.split_at(100)?);
+    drop(middle);
+    let text = memory.export(&left.slice(10..30)?).err().ok_or("it was exported")?.to_string();
+    assert!(text.contains("bytes 10 to 10+20") && text.contains("500 bytes are in exclusive parts"), "{text}");
+    // Nor by the chunk alone, whose file would be the same.
+    let chunk = memory.physical_memory(&right).remove(0);
+    let text = chunk.export().err().ok_or("it was exported")?.to_string();
+    assert!(text.contains("VirtualMemory::export"), "{text}");
+    drop((right.into_shared(), chunk));
+    let export = memory.export(&left)?;
+    same("the import", &memory.import::<u8>(export, &stream)?.to_vec()?, &pattern(1000, 4)[..400])?;
+    drop(left);
+    nothing_dropped(&setup)
+}

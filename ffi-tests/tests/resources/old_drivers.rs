@@ -3,11 +3,14 @@
 use super::managed::{advice, moves};
 use super::pools::{attributes_hold, run_threads};
 use super::{alone, check, check_drop_orders};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::kind::Managed;
 use cuda_mem::memory::{DriverPoolOptions, Location, ManagedMemory, ManagedPool, PinnedPool, PoolAccess};
 use cuda_mem::{Buffer, Error, HostBuffer, Stream};
+use ffi_tests::Setup;
 use std::process::Command;
+use std::sync::Arc;
 
 /// Runs one of the parts below on a software GPU of its own, that lacks something.
 fn on_softgpu(part: &str, environment: &[(&str, &str)]) {
@@ -62,6 +65,41 @@ fn part_slabs() {
         assert!(matches!(PinnedPool::current(&setup.context), Err(Error::Unsupported { .. })));
         Ok(())
     });
+}
+
+#[test]
+fn a_block_is_freed_whatever_becomes_of_its_chunk() {
+    on_softgpu("old_drivers::part_refused_chunk", &[("SOFTGPU_ATTRIBUTES", "144=0,142=0")]);
+}
+
+#[test]
+#[ignore = "a part of the test above, which gives it an environment"]
+fn part_refused_chunk() {
+    alone(refused_chunk);
+}
+
+fn refused_chunk(setup: &Setup, stream: &Stream) -> Result<(), Error> {
+    let mut options = DriverPoolOptions::default();
+    options.release_threshold = 0;
+    let pool = PinnedPool::new(&setup.context, &options)?;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (inner, count) = (pool.clone(), asked.clone());
+    // A hook may use the pool.
+    setup.context.set_drop_error_hook(Some(Arc::new(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        assert!(inner.attributes().is_ok());
+    })));
+    let buffer = Buffer::filled(&pool, 1 << 20, 1u8, stream)?;
+    stream.synchronize()?;
+    softgpu::faults([softgpu::Fault::call("cuMemFreeHost", 1, CUresult::CUDA_ERROR_INVALID_VALUE)]);
+    let closed = buffer.close();
+    softgpu::faults([]);
+    setup.context.set_drop_error_hook(None);
+    closed?;
+    let met = setup.context.take_drop_errors().errors;
+    assert_eq!((met.len(), asked.load(Ordering::Relaxed)), (1, 1), "{met:?}");
+    assert_eq!(pool.attributes()?.used, 0);
+    Ok(())
 }
 
 #[test]

@@ -230,7 +230,7 @@ impl<K: Kind> DriverPool<K> {
     /// # Errors
     ///
     /// The descriptor is not of this pool's memory, was not made by a process that has the pool
-    /// ([`DescriptorError::Forged`]), or its part does not hold whole elements, aligned; the driver refuses.
+    /// ([`DescriptorError::Forged`]), names memory of this process that was not exported ([`DescriptorError::NotExported`]), or its part does not hold whole elements, aligned; the driver refuses.
     #[doc(alias = "cuMemPoolImportPointer")]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
     where

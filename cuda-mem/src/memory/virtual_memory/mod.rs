@@ -259,9 +259,9 @@ impl Inner {
         Ok(self.keep(mapping))
     }
 
-    /// Makes a chunk of physical memory; the size is a multiple of the granularity.
+    /// Makes a chunk of physical memory for a buffer; the size is a multiple of the granularity.
     fn create(&self, call: &'static str, size: usize) -> Result<PhysicalMemory> {
-        PhysicalMemory::create(call, &self.context, size, &self.physical)
+        PhysicalMemory::create(call, &self.context, size, &self.physical, true)
     }
 
     /// Remembers a mapping as the one behind its block.

@@ -87,6 +87,8 @@ struct Inner {
     raw: CUmemGenericAllocationHandle,
     size: usize,
     options: PhysicalOptions,
+    /// A resource made it for a buffer, which may be in exclusive hands.
+    of_buffer: bool,
     /// What it was imported by, for passing it on: the driver does not export what was imported.
     file: Option<OwnedFd>,
 }
@@ -108,7 +110,7 @@ impl PhysicalMemory {
             return Err(empty(CALL));
         }
         let size = round_up(CALL, size, Self::granularity(context, options)?)?;
-        Self::create(CALL, context, size, options)
+        Self::create(CALL, context, size, options, false)
     }
 
     /// Makes physical memory of a size that is rounded up already, with options that were checked.
@@ -117,20 +119,23 @@ impl PhysicalMemory {
         context: &Context,
         size: usize,
         options: &PhysicalOptions,
+        of_buffer: bool,
     ) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), 0);
         let properties = options.properties(context);
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }
             .map_err(|error| out_of_memory(name, error, size, context))?;
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw, size, options: *options, file: None }) })
+        let (context, options) = (context.clone(), *options);
+        Ok(Self { inner: Arc::new(Inner { context, raw, size, options, of_buffer, file: None }) })
     }
 
     /// Exports it to other processes, by a file that keeps it alive.
     ///
     /// # Errors
     ///
-    /// It was not made [shareable](PhysicalOptions::shareable); the driver refuses; there are too many open files.
+    /// It was not made [shareable](PhysicalOptions::shareable); it is a buffer's, which
+    /// [`VirtualMemory::export`](super::VirtualMemory::export) exports; the driver refuses; there are too many open files.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -146,6 +151,19 @@ impl PhysicalMemory {
     /// ```
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export(&self) -> Result<OwnedFd> {
+        if self.inner.of_buffer {
+            return Err(Error::InvalidArgument {
+                call: "PhysicalMemory::export",
+                argument: "the memory",
+                value: format!("{} bytes that a resource made for a buffer", self.inner.size).into(),
+                rule: "it is exported with the buffer, by `VirtualMemory::export`",
+            });
+        }
+        self.to_file()
+    }
+
+    /// Exports it, whatever it is part of.
+    pub(super) fn to_file(&self) -> Result<OwnedFd> {
         if let Some(file) = &self.inner.file {
             return duplicate(file);
         }
@@ -189,7 +207,7 @@ impl PhysicalMemory {
         unsafe { call!(cuda.cuMemImportFromShareableHandle(&mut raw, handle, FILES)) }?;
         let options = PhysicalOptions { shareable: true, ..PhysicalOptions::default() };
         // From here on its drop releases it.
-        let mut inner = Inner { context: context.clone(), raw, size, options, file: Some(file) };
+        let mut inner = Inner { context: context.clone(), raw, size, options, of_buffer: false, file: Some(file) };
         let mut properties = CUmemAllocationProp::default();
         // SAFETY: the properties are writable, and the memory lives.
         unsafe { call!(cuda.cuMemGetAllocationPropertiesFromHandle(&mut properties, raw)) }?;

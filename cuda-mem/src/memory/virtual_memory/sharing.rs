@@ -38,7 +38,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// # Errors
     ///
     /// The buffer is not of this resource, was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks;
-    /// its work failed; there are too many open files; the driver refuses.
+    /// an exclusive part of its memory is left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are too many open files; the driver refuses.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export<T: AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
         let refusal = |value: String, rule| Error::InvalidArgument {
@@ -54,8 +54,9 @@ impl<K: Kind> VirtualMemory<K> {
             let value = format!("in {} chunks of physical memory", chunks.len());
             return Err(refusal(value, "it may lie in 64: copy it into a new buffer, which has one"));
         }
+        buffer.check_all_shared("VirtualMemory::export")?;
         buffer.synchronize()?;
-        let files = chunks.iter().map(PhysicalMemory::export).collect::<Result<_>>()?;
+        let files = chunks.iter().map(PhysicalMemory::to_file).collect::<Result<_>>()?;
         buffer.expose();
         let mut descriptor = Descriptor::new(ExportKind::VirtualMemory, &self.inner.context)?;
         (descriptor.offset, descriptor.length) = (offset as u64, buffer.size() as u64);

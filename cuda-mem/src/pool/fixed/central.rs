@@ -5,6 +5,7 @@ use super::slots::Slots;
 use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
+use crate::pool::resizing::Resizing;
 use crate::pool::source::{Source, memory_of_source};
 use crate::pool::{Figure, Reuse};
 use crate::resource::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
@@ -29,6 +30,8 @@ pub(super) struct Core {
     /// What every block is aligned to.
     pub alignment: usize,
     state: Mutex<State>,
+    /// Who adds slabs and gives them back. The source is called without the lock: it may run hooks that use this pool.
+    resizing: Resizing,
 }
 
 /// What the lock guards.
@@ -42,8 +45,26 @@ struct State {
 }
 
 impl Ending for State {
+    type Ended = Ended;
+
     fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended
+    }
+}
+
+impl State {
+    /// A block that the stream may have at once.
+    #[inline]
+    fn take(&mut self, stream: &Stream) -> Option<Block> {
+        let block = self.slots.take(stream)?;
+        self.counted(block)
+    }
+
+    /// Counts a block that is handed out.
+    #[inline]
+    fn counted(&mut self, block: Block) -> Option<Block> {
+        self.blocks.add(1);
+        Some(block)
     }
 }
 
@@ -71,7 +92,8 @@ impl Core {
         reserved.add(slots.slab_size());
         let alignment = 1 << size.trailing_zeros().min(source.alignment.trailing_zeros());
         let state = State { slots, clock: Recorder::default(), blocks: Figure::default(), reserved, out_of_memory: 0 };
-        Ok(Self { source, options: options.clone(), size, alignment, state: Mutex::new(state) })
+        let (state, resizing) = (Mutex::new(state), Resizing::default());
+        Ok(Self { source, options: options.clone(), size, alignment, state, resizing })
     }
 
     fn state(&self) -> Locked<'_, State> {
@@ -82,64 +104,93 @@ impl Core {
     fn allocate_slowly(&self, stream: &Stream) -> Result<Block> {
         // Events and slabs are no part of what is captured.
         let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
-        let (mut state, mut cause) = (self.state(), None);
-        let found = self.search(&mut state, stream, &mut cause)?;
-        let Some(block) = found else {
-            state.out_of_memory += 1;
-            let (slabs, used) = (state.slots.slab_count(), state.slots.live_count());
-            drop(state);
-            return Err(self.out_of_memory(slabs, used, cause));
-        };
-        state.blocks.add(1);
-        Ok(block)
+        if let Some(block) = self.search(&mut self.state(), stream)? {
+            return Ok(block);
+        }
+        let mut cause = None;
+        if let Some(block) = self.grow(stream, &mut cause)? {
+            return Ok(block);
+        }
+        let mut state = self.state();
+        let State { slots, clock, .. } = &mut *state;
+        slots.synchronize(clock)?;
+        if let Some(block) = state.take(stream) {
+            return Ok(block);
+        }
+        state.out_of_memory += 1;
+        let (slabs, used) = (state.slots.slab_count(), state.slots.live_count());
+        drop(state);
+        Err(self.out_of_memory(slabs, used, cause))
     }
 
-    /// Tries everything, what costs least first.
-    fn search(&self, state: &mut State, stream: &Stream, cause: &mut Option<Error>) -> Result<Option<Block>> {
+    /// Looks for a block among what the pool has, without waiting; what costs least first.
+    fn search(&self, state: &mut State, stream: &Stream) -> Result<Option<Block>> {
         let State { slots, clock, .. } = state;
         if self.options.reuse != Reuse::SameStreamOnly
             && let Some(block) = slots.take_passed(stream, clock)?
         {
-            return Ok(Some(block));
+            return Ok(state.counted(block));
         }
         if self.options.reuse == Reuse::Wait
             && let Some(block) = slots.take_waiting(stream, clock)?
         {
-            return Ok(Some(block));
+            return Ok(state.counted(block));
         }
-        if let Some(block) = slots.take(stream) {
-            return Ok(Some(block));
-        }
-        if self.grow(state, cause)? {
-            return Ok(state.slots.take(stream));
-        }
-        state.slots.synchronize(&mut state.clock)?;
-        Ok(state.slots.take(stream))
+        Ok(state.take(stream))
     }
 
-    /// Adds a slab; `false` if there is no room for one.
-    fn grow(&self, state: &mut State, cause: &mut Option<Error>) -> Result<bool> {
-        let slab = state.slots.slab_size() as usize;
-        if slab > self.options.maximum.saturating_sub(state.slots.slab_count() * slab) {
-            return Ok(false);
+    /// A block of a new slab; none if there is no room for one.
+    fn grow(&self, stream: &Stream, cause: &mut Option<Error>) -> Result<Option<Block>> {
+        let _turn = self.resizing.enter();
+        // What another thread has added or freed meanwhile is looked at first.
+        let mut state = self.state();
+        if let Some(block) = state.take(stream) {
+            return Ok(Some(block));
         }
+        if !self.has_room(&state) {
+            return Ok(None);
+        }
+        let slab = state.slots.slab_size() as usize;
+        drop(state);
         match self.source.allocate(slab) {
-            Ok(region) => self.add(state, region).map(|()| true),
+            Ok(region) => {
+                let mut state = self.add(region)?;
+                Ok(state.take(stream))
+            }
             Err(error @ Error::OutOfMemory { .. }) => {
                 *cause = Some(error);
-                Ok(false)
+                // A hook of the source's may have freed blocks.
+                Ok(self.state().take(stream))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn add(&self, state: &mut State, region: Block) -> Result<()> {
+    /// Whether one slab more is within the maximum.
+    fn has_room(&self, state: &State) -> bool {
+        let slab = state.slots.slab_size() as usize;
+        slab <= self.options.maximum.saturating_sub(state.slots.slab_count() * slab)
+    }
+
+    /// Adds a slab; the lock is given back, so that the caller may have a block of it. A hook of the source's may have
+    /// added slabs meanwhile: then this one goes back.
+    fn add(&self, region: Block) -> Result<Locked<'_, State>> {
+        let mut state = self.state();
+        if !self.has_room(&state) {
+            drop(state);
+            self.source.free(region)?;
+            return Ok(self.state());
+        }
         match state.slots.add(region) {
             Ok(()) => {
-                state.reserved.add(state.slots.slab_size());
-                Ok(())
+                let slab = state.slots.slab_size();
+                state.reserved.add(slab);
+                Ok(state)
             }
-            Err(error) => self.source.free(region).and(Err(refused(error))),
+            Err(error) => {
+                drop(state);
+                self.source.free(region).and(Err(refused(error)))
+            }
         }
     }
 
@@ -158,8 +209,8 @@ impl Core {
     }
 
     pub fn reserve(&self, blocks: usize) -> Result<()> {
-        let mut state = self.state();
-        let slab = state.slots.slab_size() as usize;
+        let _turn = self.resizing.enter();
+        let slab = self.state().slots.slab_size() as usize;
         let wanted = blocks.div_ceil(self.options.blocks_per_slab as usize);
         if wanted > self.options.maximum / slab {
             return Err(Error::InvalidArgument {
@@ -169,20 +220,26 @@ impl Core {
                 rule: "their slabs must not be above the pool's maximum",
             });
         }
-        while state.slots.slab_count() < wanted {
+        while self.state().slots.slab_count() < wanted {
             let region = self.source.allocate(slab)?;
-            self.add(&mut state, region)?;
+            drop(self.add(region)?);
         }
         Ok(())
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let mut state = self.state();
-        let State { slots, clock, .. } = &mut *state;
-        if wait { slots.synchronize(clock) } else { slots.collect(clock) }?;
+        let _turn = self.resizing.enter();
+        let empty = {
+            let mut state = self.state();
+            let State { slots, clock, .. } = &mut *state;
+            if wait { slots.synchronize(clock) } else { slots.collect(clock) }?;
+            slots.take_empty(keep as u64)
+        };
         let mut result = Ok(());
-        for region in state.slots.take_empty(keep as u64) {
-            match self.source.free(region) {
+        for region in empty {
+            let freed = self.source.free(region);
+            let mut state = self.state();
+            match freed {
                 Ok(()) => {
                     let slab = state.slots.slab_size();
                     state.reserved.subtract(slab);
@@ -235,13 +292,11 @@ unsafe impl MemoryResource for Core {
                 rule: "a pool has to tell streams apart; make one with Stream::new",
             });
         }
-        let mut state = self.state();
-        if let Some(block) = state.slots.take(stream) {
-            state.blocks.add(1);
-            return Ok(block);
+        let block = self.state().take(stream);
+        match block {
+            Some(block) => Ok(block),
+            None => self.allocate_slowly(stream),
         }
-        drop(state);
-        self.allocate_slowly(stream)
     }
 
     #[inline]

@@ -45,6 +45,8 @@ struct State {
 }
 
 impl Ending for State {
+    type Ended = Ended;
+
     fn ended(&mut self) -> &mut Vec<Ended> {
         &mut self.clock.ended
     }

@@ -7,6 +7,7 @@ mod policy;
 
 use super::{DriverPoolOptions, PoolAttributes};
 use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
+use crate::pool::locked::{Ending, Locked};
 use crate::resource::{
     Block,
     host::{no_room, physical_memory},
@@ -16,7 +17,7 @@ use core::fmt;
 use core::ptr;
 use cuda_sys::CU_STREAM_PER_THREAD;
 use policy::{Reuse, Slabs, Taken};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// How many events are kept to be recorded again.
 const SPARE_EVENTS: usize = 64;
@@ -33,8 +34,25 @@ struct State {
     release_threshold: usize,
     reuse: Reuse,
     spare: Vec<Event>,
+    /// What is to be dropped where no lock is held: it calls the driver, and maybe a hook.
+    ended: Vec<Ended>,
     /// Tells per-thread default streams apart, which all have one handle.
     next_serial: u64,
+}
+
+/// What is left of marks.
+#[derive(Debug)]
+enum Ended {
+    Stream(#[expect(dead_code, reason = "held for its drop")] Stream),
+    Event(#[expect(dead_code, reason = "held for its drop")] Event),
+}
+
+impl Ending for State {
+    type Ended = Ended;
+
+    fn ended(&mut self) -> &mut Vec<Ended> {
+        &mut self.ended
+    }
 }
 
 /// Tells streams apart while a mark of them is kept, which holds the stream.
@@ -50,7 +68,6 @@ struct Mark {
     event: Event,
     key: StreamKey,
     /// Held so that no other stream gets its handle.
-    #[expect(dead_code, reason = "held for its drop")]
     stream: Stream,
 }
 
@@ -78,6 +95,7 @@ impl SlabPool {
                 with_wait: options.reuse_allow_internal_dependencies,
             },
             spare: Vec::new(),
+            ended: Vec::new(),
             next_serial: 1,
         };
         let max_size = options.max_size.unwrap_or_else(physical_memory);
@@ -102,7 +120,9 @@ impl SlabPool {
                 && let Err(error) = stream.wait(&mark.event)
             {
                 let key = mark.key;
-                let _ = state.slabs.give(address, key, mark);
+                if let Err(mark) = state.slabs.give(address, key, mark) {
+                    state.keep(mark);
+                }
                 return Err(error);
             }
             state.keep(mark);
@@ -115,7 +135,10 @@ impl SlabPool {
     pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let mut state = self.state();
         let event = state.event(stream.context())?;
-        event.record(stream)?;
+        if let Err(error) = event.record(stream) {
+            state.ended.push(Ended::Event(event));
+            return Err(error);
+        }
         let key = state.key(stream);
         let mark = Mark { event, key, stream: stream.clone() };
         if let Err(mark) = state.slabs.give(block.device_pointer, key, mark) {
@@ -127,9 +150,17 @@ impl SlabPool {
                 rule: "it must be allocated from this pool, and not be freed before",
             });
         }
-        if state.slabs.account().reserved > state.release_threshold {
-            let threshold = state.release_threshold;
-            self.release(&mut state, threshold)?;
+        let threshold = state.release_threshold;
+        let released = match state.slabs.account().reserved > threshold {
+            true => self.release(&mut state, threshold),
+            false => Ok(()),
+        };
+        drop(state);
+        // The block is freed all the same: an error would say that it is not.
+        if let Err(error) = released
+            && !error.is_teardown()
+        {
+            self.context.drop_errors().push("giving memory of a pool back to the system", error);
         }
         Ok(())
     }
@@ -219,8 +250,8 @@ impl SlabPool {
         chunks.into_iter().map(free).fold(Ok(()), Result::and)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Locked<'_, State> {
+        Locked::new(&self.state)
     }
 }
 
@@ -247,7 +278,10 @@ impl State {
     fn keep(&mut self, mark: Mark) {
         if self.spare.len() < SPARE_EVENTS {
             self.spare.push(mark.event);
+        } else {
+            self.ended.push(Ended::Event(mark.event));
         }
+        self.ended.push(Ended::Stream(mark.stream));
     }
 }
 
