@@ -25,8 +25,10 @@ handle_type!(cudamem_buffer: Memory, Kind::Buffer);
 /// Allocates size bytes of a resource. stream becomes the home stream: the memory is for its work from now on. The contents are
 /// undefined. A size of 0 is allowed.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph or is
-/// of another device.
+/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another device, or
+/// captures a graph and memory comes in its order. Pools and guarded resources see captures of cudamem_graph_capture only: while the
+/// program captures by the driver (cuStreamBeginCapture), do not allocate from them. With device, pinned and managed memory the
+/// driver alone says what a capture forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_allocate(
     resource: cudamem_resource,

@@ -117,7 +117,8 @@ private:
 /// resource alive. Threads may use it at once.
 ///
 /// Streams are those of the context, but for per-thread default streams. Before a stream that memory of a pool was for is destroyed,
-/// call `release_stream`.
+/// call `release_stream`. A pool does not see that a stream captures a graph by the driver or the CUDA runtime: do not allocate for
+/// it then.
 ///
 /// Where there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
 /// exceptions both end the program with a message. So does always what is given back twice.
