@@ -379,14 +379,24 @@ pub extern "C" fn cudamem_buffer_destroy(buffer: cudamem_buffer) -> cudamem_stat
     run("cudamem_buffer_destroy", || destroy("buffer", buffer, close))
 }
 
-/// As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream.
+/// As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream. Beside calls of other
+/// threads with the buffer it takes its turn.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_destroy_on", || {
         let stream = object("stream", stream)?;
-        destroy("buffer", buffer, |memory| {
-            with!(memory.get_mut(), buffer => buffer.set_stream(&stream))?;
-            close(memory)
-        })
+        if buffer.id != 0 {
+            // Apart from the end, which another thread's call may be the one to do.
+            let memory = object("buffer", buffer)?;
+            with!(&mut *memory.write(), buffer => buffer.set_stream(&stream))?;
+        }
+        destroy("buffer", buffer, close)
     })
+}
+
+/// As cudamem_buffer_destroy, for destructors, which can return no error: where the memory cannot be freed, the function of
+/// cudamem_set_drop_error_callback is told, and the handle ends all the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_buffer_drop(buffer: cudamem_buffer) -> cudamem_status {
+    run("cudamem_buffer_drop", || destroy("buffer", buffer, drop_object))
 }
