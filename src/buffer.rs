@@ -7,7 +7,9 @@
 //! Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
 //! are done; others do not.
 
-use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, handle_type, invalid, object, out, range, run};
+use crate::call::{
+    self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, range, run,
+};
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
