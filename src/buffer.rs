@@ -317,8 +317,7 @@ fn fill_with<T>(memory: &Memory, offset: usize, size: usize, value: T) -> Outcom
 where
     T: Copy + bytemuck::NoUninit + bytemuck::AnyBitPattern,
 {
-    let mut part = memory.slice(offset, size)?.cast::<T>()?;
-    Ok(part.fill(.., value)?)
+    memory.with_part(offset, size, |part| Ok(part.cast::<T>()?.fill(.., value)?))
 }
 
 /// Tells whether two buffers hold the same bytes, after the work of both so far. Waits for that.
@@ -330,10 +329,13 @@ pub extern "C" fn cudamem_buffer_equals(
 ) -> cudamem_status {
     run("cudamem_buffer_equals", || {
         let equal = out("equal", equal)?;
-        let (left, right) = (object("buffer", buffer)?, object("other", other)?);
-        // Each for itself: a lock of one thread that is held twice may never come.
-        let (left, right) = (left.slice(0, usize::MAX)?, right.slice(0, usize::MAX)?);
-        equal.write(left.equals(&right)?);
+        let (memory, other_memory) = (object("buffer", buffer)?, object("other", other)?);
+        // A lock of one thread that is held twice may never come.
+        let same = buffer == other || {
+            let (left, right) = lock_both(&memory, buffer, &other_memory, other);
+            with!(&*left, left => with!(&*right, right => left.equals(right)))?
+        };
+        equal.write(same);
         Ok(())
     })
 }
