@@ -70,11 +70,13 @@ fn is_idle(stream: &Stream) -> Result<bool> {
 
 #[test]
 fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> Result {
+    // Too large for what the pool keeps for each thread.
+    const SIZE: usize = 8 << 20;
     let _alone = alone();
     let context = Context::open()?;
     let (home, other) = (context.stream()?, context.stream()?);
     let pool = context.device_memory()?.pool(0)?;
-    let buffer = ManuallyDrop::new(pool.allocate(1 << 20, &home)?);
+    let buffer = ManuallyDrop::new(pool.allocate(SIZE, &home)?);
     let (handle, stream, address) = (buffer.0, other.0, buffer.device_pointer()?);
     let (held, using) = (Gate::before(&home)?, Gate::before(&other)?);
     let reading = std::thread::spawn(move || {
@@ -91,7 +93,7 @@ fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> R
     assert!([CUDAMEM_SUCCESS, CUDAMEM_ERROR_INVALID_HANDLE].contains(&read), "{read}");
     assert_eq!(ending.join().expect("no panic"), CUDAMEM_SUCCESS);
     // Whoever gets the memory now comes after the other stream's work.
-    let next = pool.allocate(1 << 20, &home)?;
+    let next = pool.allocate(SIZE, &home)?;
     let free_at_once = next.device_pointer()? == address && is_idle(&home)?;
     assert!(!free_at_once || using.has_passed());
     using.open();
