@@ -889,8 +889,10 @@ typedef void (*cudamem_release_callback)(void *user);
  * Allocates size bytes of a resource. stream becomes the home stream: the memory is for its work from now on. The contents are
  * undefined. A size of 0 is allowed.
  *
- * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph or is
- * of another device.
+ * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another device, or
+ * captures a graph and memory comes in its order. Pools and guarded resources see captures of cudamem_graph_capture only: while the
+ * program captures by the driver (cuStreamBeginCapture), do not allocate from them. With device, pinned and managed memory the
+ * driver alone says what a capture forbids.
  */
 cudamem_status cudamem_buffer_allocate(cudamem_resource resource,
                                        size_t size,
@@ -1007,8 +1009,18 @@ cudamem_status cudamem_buffer_invalidate(cudamem_buffer buffer,
  */
 cudamem_status cudamem_buffer_destroy(cudamem_buffer buffer);
 
-/** As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream. */
-cudamem_status cudamem_buffer_destroy_on(cudamem_buffer buffer, cudamem_stream stream);
+/**
+ * As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream. Beside calls of other
+ * threads with the buffer it takes its turn.
+ */
+cudamem_status cudamem_buffer_destroy_on(cudamem_buffer buffer,
+                                         cudamem_stream stream);
+
+/**
+ * As cudamem_buffer_destroy, for destructors, which can return no error: where the memory cannot be freed, the function of
+ * cudamem_set_drop_error_callback is told, and the handle ends all the same.
+ */
+cudamem_status cudamem_buffer_drop(cudamem_buffer buffer);
 
 /* ---- Mapped memory --------------------------------------------------------------------------------------------------
  *
@@ -1791,7 +1803,7 @@ cudamem_status cudamem_arrow_schema_get_child(cudamem_arrow_schema schema, size_
 /** Gives a handle for the type of the dictionary's values; the null handle where there is none. */
 cudamem_status cudamem_arrow_schema_get_dictionary(cudamem_arrow_schema schema, cudamem_arrow_schema *dictionary);
 
-/** Gives a pair of key and value. What is no UTF-8 in them is replaced. */
+/** Gives a pair of key and value. They may be any bytes, zeros and what is no UTF-8 too: cudamem_text_get says how many. */
 cudamem_status cudamem_arrow_schema_get_metadata(cudamem_arrow_schema schema,
                                                  size_t index,
                                                  cudamem_text *key,
@@ -1917,7 +1929,7 @@ cudamem_status cudamem_arrow_array_destroy(cudamem_arrow_array array);
 
 /**
  * As cudamem_arrow_array_destroy, so that the memory is used again only after the work that stream has by now: by an event where
- * the producer is this library, else by waiting.
+ * the producer is this library, else by waiting. Beside calls of other threads with an imported array it takes its turn.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if another handle or buffer of an imported array is left; the handle then stays valid.
  */
@@ -3093,8 +3105,8 @@ cudamem_status cudamem_resource_trim_graph_memory(cudamem_resource resource);
  * File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
  * are closed with it, and are not inherited by programs that are started.
  *
- * A driver does not survive a fork: every call of the child is CUDAMEM_ERROR_FORKED. Start processes by fork and exec at once,
- * or by posix_spawn.
+ * A driver does not survive a fork: every call of the child that needs the driver is CUDAMEM_ERROR_FORKED. Start processes by
+ * fork and exec at once, or by posix_spawn.
  */
 
 /** A pool of the driver's. */
@@ -3254,7 +3266,8 @@ cudamem_status cudamem_export_destroy(cudamem_export exported);
  * What one end sends, the other receives in order. A process that dies is seen: what it sent before arrives, and then
  * CUDAMEM_ERROR_CLOSED.
  *
- * One thread may send while another receives; threads that do the same take turns.
+ * One thread may send while another receives; threads that do the same take turns. The time that a call may take begins with its
+ * turn.
  */
 
 /** The most bytes of a message. */
@@ -3348,7 +3361,7 @@ cudamem_status cudamem_channel_destroy(cudamem_channel channel);
 
 /**
  * Listens for connections at a path, where nothing may be yet. Who may connect, the permissions of the file and of its folder
- * say. The file is removed when the listener is destroyed.
+ * say. The file is removed when the listener is destroyed, by the process that made it, and if it still lies there.
  *
  * Errors: CUDAMEM_ERROR_SYSTEM if there is a file already, or the folder's permissions forbid it.
  */
@@ -3356,7 +3369,7 @@ cudamem_status cudamem_listener_create(const char *path,
                                        cudamem_listener *listener);
 
 /**
- * Waits for a connection, in turns with other threads: seconds at most; INFINITY is for ever.
+ * Waits for a connection, in turns with other threads: from its turn on, seconds at most; INFINITY is for ever.
  *
  * Errors: CUDAMEM_ERROR_TIMED_OUT if nobody connects in time.
  */

@@ -23,15 +23,16 @@ use cuda_mem::interchange::TensorDevice;
 use cuda_mem::interchange::arrow::{ArrayNode, ArrowArray, ArrowDeviceArray, DeviceArray, ImportedArray, ImportedNode};
 use cuda_mem::interchange::dlpack::DLDevice;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::{Error, SharedBuffer};
+use cuda_mem::{Error, SharedBuffer, Stream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An array behind a handle.
 #[derive(Debug)]
 pub enum Array {
     /// Made here, of buffers.
     Own(ArrayNode),
-    /// Another library's, or a child of one. None once it was released.
-    Imported(Option<ImportedArray>, ImportedNode),
+    /// Another library's, or a child of one. None once it was released, for which threads take turns.
+    Imported(Mutex<Option<ImportedArray>>, ImportedNode),
 }
 
 handle_type!(cudamem_arrow_array: Array, Kind::ArrowArray);
@@ -167,7 +168,7 @@ pub(crate) unsafe fn take(source: *mut ArrowDeviceArray) -> Outcome<cudamem_arro
         // SAFETY: as above.
         let array = unsafe { DeviceArray::from_raw(source) }?.check()?;
         let node = array.node().clone();
-        Ok(Array::Imported(Some(array), node))
+        Ok(Array::Imported(Mutex::new(Some(array)), node))
     })
 }
 
@@ -243,16 +244,25 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_info(
         }
         let answer = match &*array {
             Array::Own(node) => answer!(node, node.device()?.unwrap_or(TensorDevice::Cpu)),
-            Array::Imported(owner, node) => answer!(node, imported(owner)?.device()),
+            Array::Imported(owner, node) => answer!(node, there(&locked(owner))?.device()),
         };
         // SAFETY: the header's rule for results.
         unsafe { fill("info", info, answer) }
     })
 }
 
+fn locked(owner: &Mutex<Option<ImportedArray>>) -> MutexGuard<'_, Option<ImportedArray>> {
+    owner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// An imported array, which is there until its handle ends.
-fn imported(owner: &Option<ImportedArray>) -> Outcome<&ImportedArray> {
+fn there(owner: &Option<ImportedArray>) -> Outcome<&ImportedArray> {
     owner.as_ref().ok_or_else(|| invalid("array", "being destroyed", "it is not"))
+}
+
+/// A part of an imported array, which holds the whole.
+fn part_of(owner: &Mutex<Option<ImportedArray>>, node: &ImportedNode) -> Array {
+    Array::Imported(Mutex::new(locked(owner).clone()), node.clone())
 }
 
 /// Gives a handle for a child, which holds the whole.
@@ -266,9 +276,7 @@ pub extern "C" fn cudamem_arrow_array_get_child(
         let child = out("child", child)?;
         let found = match &*object("array", array)? {
             Array::Own(node) => Array::Own(entry("index", index, &node.children)?.clone()),
-            Array::Imported(owner, node) => {
-                Array::Imported(owner.clone(), entry("index", index, &node.children)?.clone())
-            }
+            Array::Imported(owner, node) => part_of(owner, entry("index", index, &node.children)?),
         };
         child.write(call::new_handle(found)?);
         Ok(())
@@ -285,9 +293,7 @@ pub extern "C" fn cudamem_arrow_array_get_dictionary(
         let dictionary = out("dictionary", dictionary)?;
         let found = match &*object("array", array)? {
             Array::Own(node) => node.dictionary.as_deref().cloned().map(Array::Own),
-            Array::Imported(owner, node) => {
-                node.dictionary.as_deref().map(|values| Array::Imported(owner.clone(), values.clone()))
-            }
+            Array::Imported(owner, node) => node.dictionary.as_deref().map(|values| part_of(owner, values)),
         };
         dictionary.write(match found {
             Some(found) => call::new_handle(found)?,
@@ -323,7 +329,8 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
             Array::Imported(owner, node) => match *entry("index", index, &node.buffers)? {
                 0 => None,
                 address => {
-                    let array = imported(owner)?;
+                    let owner = locked(owner);
+                    let array = there(&owner)?;
                     // SAFETY: the producer has set an event of the driver's, or NULL; the program promises as many bytes.
                     unsafe {
                         array.wait(&stream)?;
@@ -348,7 +355,7 @@ pub extern "C" fn cudamem_arrow_array_destroy(array: cudamem_arrow_array) -> cud
 }
 
 /// As cudamem_arrow_array_destroy, so that the memory is used again only after the work that stream has by now: by an event where
-/// the producer is this library, else by waiting.
+/// the producer is this library, else by waiting. Beside calls of other threads with an imported array it takes its turn.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if another handle or buffer of an imported array is left; the handle then stays valid.
 #[unsafe(no_mangle)]
@@ -358,21 +365,30 @@ pub extern "C" fn cudamem_arrow_array_destroy_after(
 ) -> cudamem_status {
     run("cudamem_arrow_array_destroy_after", || {
         let stream = object("stream", stream)?;
-        destroy("array", array, |array| match array {
-            Array::Own(node) => node.all_buffers().into_iter().try_for_each(|buffer| buffer.record_use(&stream)),
-            Array::Imported(owner, _) => match owner.take().map(ImportedArray::into_device_array) {
-                Some(Ok(device_array)) => device_array.release_after(&stream),
-                Some(Err(held)) => {
-                    *owner = Some(held);
-                    Err(Error::InvalidArgument {
-                        call: "the release",
-                        argument: "array",
-                        value: "held by other handles or buffers of it".into(),
-                        rule: "they are to end before",
-                    })
-                }
-                None => Ok(()),
-            },
-        })
+        if array.id != 0 {
+            // Apart from the end, which another thread's call may be the one to do.
+            match &*object("array", array)? {
+                Array::Own(node) => node.all_buffers().into_iter().try_for_each(|buffer| buffer.record_use(&stream))?,
+                Array::Imported(owner, _) => release_after(&mut locked(owner), &stream)?,
+            }
+        }
+        destroy("array", array, drop_object)
     })
+}
+
+/// Releases an array that nothing else holds; what was released stays so.
+fn release_after(owner: &mut Option<ImportedArray>, stream: &Stream) -> cuda_mem::Result<()> {
+    match owner.take().map(ImportedArray::into_device_array) {
+        Some(Ok(device_array)) => device_array.release_after(stream),
+        Some(Err(held)) => {
+            *owner = Some(held);
+            Err(Error::InvalidArgument {
+                call: "the release",
+                argument: "array",
+                value: "held by other handles or buffers of it".into(),
+                rule: "they are to end before",
+            })
+        }
+        None => Ok(()),
+    }
 }

@@ -256,7 +256,7 @@ pub extern "C" fn cudamem_arrow_schema_get_dictionary(
     })
 }
 
-/// Gives a pair of key and value. What is no UTF-8 in them is replaced.
+/// Gives a pair of key and value. They may be any bytes, zeros and what is no UTF-8 too: cudamem_text_get says how many.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_get_metadata(
     schema: cudamem_arrow_schema,
@@ -268,9 +268,8 @@ pub extern "C" fn cudamem_arrow_schema_get_metadata(
         let (key, value) = (out("key", key)?, out("value", value)?);
         let named = object("schema", schema)?;
         let (first, second) = entry("index", index, &named.schema.metadata)?;
-        let text = |bytes: &Vec<u8>| new_text(String::from_utf8_lossy(bytes).into_owned());
-        let first = text(first)?;
-        match text(second) {
+        let first = new_text(first.clone())?;
+        match new_text(second.clone()) {
             Ok(second) => {
                 key.write(first);
                 value.write(second);

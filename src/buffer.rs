@@ -7,7 +7,9 @@
 //! Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
 //! are done; others do not.
 
-use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, handle_type, invalid, object, out, range, run};
+use crate::call::{
+    self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, range, run,
+};
 use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
@@ -25,8 +27,10 @@ handle_type!(cudamem_buffer: Memory, Kind::Buffer);
 /// Allocates size bytes of a resource. stream becomes the home stream: the memory is for its work from now on. The contents are
 /// undefined. A size of 0 is allowed.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph or is
-/// of another device.
+/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another device, or
+/// captures a graph and memory comes in its order. Pools and guarded resources see captures of cudamem_graph_capture only: while the
+/// program captures by the driver (cuStreamBeginCapture), do not allocate from them. With device, pinned and managed memory the
+/// driver alone says what a capture forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_allocate(
     resource: cudamem_resource,
@@ -313,8 +317,7 @@ fn fill_with<T>(memory: &Memory, offset: usize, size: usize, value: T) -> Outcom
 where
     T: Copy + bytemuck::NoUninit + bytemuck::AnyBitPattern,
 {
-    let mut part = memory.slice(offset, size)?.cast::<T>()?;
-    Ok(part.fill(.., value)?)
+    memory.with_part(offset, size, |part| Ok(part.cast::<T>()?.fill(.., value)?))
 }
 
 /// Tells whether two buffers hold the same bytes, after the work of both so far. Waits for that.
@@ -326,10 +329,13 @@ pub extern "C" fn cudamem_buffer_equals(
 ) -> cudamem_status {
     run("cudamem_buffer_equals", || {
         let equal = out("equal", equal)?;
-        let (left, right) = (object("buffer", buffer)?, object("other", other)?);
-        // Each for itself: a lock of one thread that is held twice may never come.
-        let (left, right) = (left.slice(0, usize::MAX)?, right.slice(0, usize::MAX)?);
-        equal.write(left.equals(&right)?);
+        let (memory, other_memory) = (object("buffer", buffer)?, object("other", other)?);
+        // A lock of one thread that is held twice may never come.
+        let same = buffer == other || {
+            let (left, right) = lock_both(&memory, buffer, &other_memory, other);
+            with!(&*left, left => with!(&*right, right => left.equals(right)))?
+        };
+        equal.write(same);
         Ok(())
     })
 }
@@ -378,14 +384,24 @@ pub extern "C" fn cudamem_buffer_destroy(buffer: cudamem_buffer) -> cudamem_stat
     run("cudamem_buffer_destroy", || destroy("buffer", buffer, close))
 }
 
-/// As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream.
+/// As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream. Beside calls of other
+/// threads with the buffer it takes its turn.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_destroy_on", || {
         let stream = object("stream", stream)?;
-        destroy("buffer", buffer, |memory| {
-            with!(memory.get_mut(), buffer => buffer.set_stream(&stream))?;
-            close(memory)
-        })
+        if buffer.id != 0 {
+            // Apart from the end, which another thread's call may be the one to do.
+            let memory = object("buffer", buffer)?;
+            with!(&mut *memory.write(), buffer => buffer.set_stream(&stream))?;
+        }
+        destroy("buffer", buffer, close)
     })
+}
+
+/// As cudamem_buffer_destroy, for destructors, which can return no error: where the memory cannot be freed, the function of
+/// cudamem_set_drop_error_callback is told, and the handle ends all the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_buffer_drop(buffer: cudamem_buffer) -> cudamem_status {
+    run("cudamem_buffer_drop", || destroy("buffer", buffer, drop_object))
 }

@@ -4,7 +4,8 @@
 //! What one end sends, the other receives in order. A process that dies is seen: what it sent before arrives, and then
 //! CUDAMEM_ERROR_CLOSED.
 //!
-//! One thread may send while another receives; threads that do the same take turns.
+//! One thread may send while another receives; threads that do the same take turns. The time that a call may take begins with its
+//! turn.
 
 use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
@@ -284,7 +285,7 @@ pub struct Listening(Mutex<Listener>);
 handle_type!(cudamem_listener: Listening, Kind::Listener);
 
 /// Listens for connections at a path, where nothing may be yet. Who may connect, the permissions of the file and of its folder
-/// say. The file is removed when the listener is destroyed.
+/// say. The file is removed when the listener is destroyed, by the process that made it, and if it still lies there.
 ///
 /// Errors: CUDAMEM_ERROR_SYSTEM if there is a file already, or the folder's permissions forbid it.
 #[unsafe(no_mangle)]
@@ -302,7 +303,7 @@ pub unsafe extern "C" fn cudamem_listener_create(
     })
 }
 
-/// Waits for a connection, in turns with other threads: seconds at most; INFINITY is for ever.
+/// Waits for a connection, in turns with other threads: from its turn on, seconds at most; INFINITY is for ever.
 ///
 /// Errors: CUDAMEM_ERROR_TIMED_OUT if nobody connects in time.
 #[unsafe(no_mangle)]

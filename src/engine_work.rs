@@ -17,7 +17,7 @@ use crate::status::cudamem_status;
 use core::ffi::c_void;
 use cuda_mem::buffer::{CopyBatch, Piece};
 use cuda_mem::copy::PendingRead;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// A read under way; none once it was waited for.
 #[derive(Debug)]
@@ -96,7 +96,15 @@ pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, do
     run("cudamem_pending_read_is_done", || {
         let done = out("done", done)?;
         let pending = object("pending", pending)?;
-        let read = pending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = match pending.0.try_lock() {
+            Ok(read) => read,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread waits: then there is something to wait for.
+            Err(TryLockError::WouldBlock) => {
+                done.write(false);
+                return Ok(());
+            }
+        };
         done.write(read.as_ref().map_or(Ok(true), PendingRead::is_done)?);
         Ok(())
     })

@@ -101,13 +101,18 @@ fn location(location: i32, number: i32) -> Outcome<Location> {
     }
 }
 
-/// A part of a buffer of managed memory, as a value of its own.
-fn managed(buffer: cudamem_buffer, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Managed>> {
+/// Does something with a part of a buffer of managed memory.
+fn managed<R>(
+    buffer: cudamem_buffer,
+    offset: usize,
+    size: usize,
+    work: impl FnOnce(SharedBuffer<u8, Managed>) -> Outcome<R>,
+) -> Outcome<R> {
     let memory = object("buffer", buffer)?;
     if !memory.is_managed() {
         return Err(invalid("buffer", "other memory", "it has to be managed memory"));
     }
-    Ok(memory.slice(offset, size)?.try_into_kind::<Managed>()?)
+    memory.with_part(offset, size, |part| work(part.try_into_kind()?))
 }
 
 /// Mostly read: each reader gets a copy, which a write ends. Takes no location.
@@ -138,17 +143,18 @@ pub extern "C" fn cudamem_buffer_advise(
 ) -> cudamem_status {
     run("cudamem_buffer_advise", || {
         let place = || self::location(location, number);
-        let part = managed(buffer, offset, size)?;
-        match advice {
-            CUDAMEM_ADVICE_READ_MOSTLY => part.set_read_mostly(true)?,
-            CUDAMEM_ADVICE_NOT_READ_MOSTLY => part.set_read_mostly(false)?,
-            CUDAMEM_ADVICE_PREFERRED_LOCATION => part.set_preferred_location(Some(&place()?))?,
-            CUDAMEM_ADVICE_NO_PREFERRED_LOCATION => part.set_preferred_location(None)?,
-            CUDAMEM_ADVICE_ACCESSED_BY => part.add_accessed_by(place()?)?,
-            CUDAMEM_ADVICE_NOT_ACCESSED_BY => part.remove_accessed_by(place()?)?,
-            other => return Err(invalid("advice", other.to_string(), "it is one of CUDAMEM_ADVICE_...")),
-        }
-        Ok(())
+        managed(buffer, offset, size, |part| {
+            match advice {
+                CUDAMEM_ADVICE_READ_MOSTLY => part.set_read_mostly(true)?,
+                CUDAMEM_ADVICE_NOT_READ_MOSTLY => part.set_read_mostly(false)?,
+                CUDAMEM_ADVICE_PREFERRED_LOCATION => part.set_preferred_location(Some(&place()?))?,
+                CUDAMEM_ADVICE_NO_PREFERRED_LOCATION => part.set_preferred_location(None)?,
+                CUDAMEM_ADVICE_ACCESSED_BY => part.add_accessed_by(place()?)?,
+                CUDAMEM_ADVICE_NOT_ACCESSED_BY => part.remove_accessed_by(place()?)?,
+                other => return Err(invalid("advice", other.to_string(), "it is one of CUDAMEM_ADVICE_...")),
+            }
+            Ok(())
+        })
     })
 }
 
@@ -165,7 +171,7 @@ pub extern "C" fn cudamem_buffer_prefetch(
 ) -> cudamem_status {
     run("cudamem_buffer_prefetch", || {
         let place = self::location(location, number)?;
-        Ok(managed(buffer, offset, size)?.prefetch(place)?)
+        managed(buffer, offset, size, |part| Ok(part.prefetch(place)?))
     })
 }
 
@@ -179,7 +185,7 @@ pub extern "C" fn cudamem_buffer_is_read_mostly(
 ) -> cudamem_status {
     run("cudamem_buffer_is_read_mostly", || {
         let read_mostly = out("read_mostly", read_mostly)?;
-        read_mostly.write(managed(buffer, offset, size)?.is_read_mostly()?);
+        read_mostly.write(managed(buffer, offset, size, |part| Ok(part.is_read_mostly()?))?);
         Ok(())
     })
 }
@@ -197,7 +203,7 @@ pub extern "C" fn cudamem_buffer_get_prefetched(
 ) -> cudamem_status {
     run("cudamem_buffer_get_prefetched", || {
         let (known, location, number) = (out("known", known)?, out("location", location)?, out("number", number)?);
-        let place = managed(buffer, offset, size)?.last_prefetch_location()?;
+        let place = managed(buffer, offset, size, |part| Ok(part.last_prefetch_location()?))?;
         known.write(place.is_some());
         if let Some(place) = place {
             let (sort, at) = match place {
@@ -220,5 +226,5 @@ pub extern "C" fn cudamem_buffer_get_prefetched(
 /// drivers before CUDA 13.0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_discard(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
-    run("cudamem_buffer_discard", || Ok(managed(buffer, offset, size)?.discard()?))
+    run("cudamem_buffer_discard", || managed(buffer, offset, size, |mut part| Ok(part.discard()?)))
 }

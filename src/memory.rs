@@ -1,6 +1,6 @@
 //! What a handle of a buffer holds.
 
-use crate::call::{Outcome, invalid, range};
+use crate::call::{Failure, Outcome, invalid, range};
 use crate::handle::Use;
 use crate::handles::cudamem_buffer;
 use cuda_mem::buffer::Access;
@@ -119,6 +119,31 @@ impl Memory {
 
     pub(crate) fn get_mut(&mut self) -> &mut Content {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with a range of the memory as a value of its own, which has ended by then: an exclusive buffer stays one.
+    pub(crate) fn with_part<R>(
+        &self,
+        offset: usize,
+        size: usize,
+        work: impl FnOnce(SharedBuffer<u8, Any>) -> Outcome<R>,
+    ) -> Outcome<R> {
+        let mut content = self.write();
+        let range = range(offset, size, with!(&*content, buffer => buffer.len()))?;
+        let buffer = match &mut *content {
+            Content::Shared(shared) => return work(shared.slice(range)?),
+            Content::Exclusive(buffer) => buffer,
+            Content::Growable(growable) => as_buffer_mut(growable),
+        };
+        let stand_in = empty(buffer)?;
+        let shared = core::mem::replace(buffer, stand_in).into_shared();
+        let done = shared.slice(range).map_err(Failure::from).and_then(work);
+        match shared.try_into_exclusive() {
+            Ok(exclusive) => *buffer = exclusive,
+            // The work has kept something of it.
+            Err(refused) => *content = Content::Shared(refused.value),
+        }
+        done
     }
 
     /// A value of its own for a range of the memory; from now on the memory is shared.

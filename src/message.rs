@@ -23,11 +23,16 @@ pub fn c_text(mut text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// Keeps a failure, and lends its text to `report`.
+/// Keeps a failure, and lends its text to `report`, which is the program's function.
 pub fn set(status: cudamem_status, driver_code: i32, text: String, report: impl FnOnce(&CStr)) {
     let text = c_text(text);
-    // The report may be the program's function, which may call the library: nothing is borrowed meanwhile.
+    // Both times: the function may ask for the last failure, and may fail itself. Nothing is borrowed meanwhile.
+    keep(status, driver_code, text.clone());
     report(&text);
+    keep(status, driver_code, text);
+}
+
+fn keep(status: cudamem_status, driver_code: i32, text: CString) {
     // A thread that is ending has no message left to set.
     let _ = LAST.try_with(|last| last.replace(Last { status, driver_code, text: Some(text) }));
 }

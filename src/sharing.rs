@@ -23,8 +23,8 @@
 //! File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
 //! are closed with it, and are not inherited by programs that are started.
 //!
-//! A driver does not survive a fork: every call of the child is CUDAMEM_ERROR_FORKED. Start processes by fork and exec at once,
-//! or by posix_spawn.
+//! A driver does not survive a fork: every call of the child that needs the driver is CUDAMEM_ERROR_FORKED. Start processes by
+//! fork and exec at once, or by posix_spawn.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,

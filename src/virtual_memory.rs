@@ -134,13 +134,14 @@ pub extern "C" fn cudamem_physical_import(
     physical: Out<'_, cudamem_physical>,
 ) -> cudamem_status {
     run("cudamem_physical_import", || {
-        let physical = out("physical", physical)?;
-        let context = object("context", context)?;
         if file < 0 {
             return Err(invalid("file", file.to_string(), "it is an open file descriptor"));
         }
+        // First of all: whatever fails, the file is closed.
         // SAFETY: the program gives the file away; what is none, the system refuses to close.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
+        let physical = out("physical", physical)?;
+        let context = object("context", context)?;
         physical.write(call::new_handle(PhysicalMemory::import(&context, file, size)?)?);
         Ok(())
     })

@@ -122,6 +122,27 @@ fn every_part_of_the_header_can_be_included_alone() {
     }
 }
 
+/// The CPU's own format, of which the size says nothing.
+#[test]
+fn elements_that_no_device_has_are_refused_by_the_compiler() {
+    for name in ["g++", "clang++"] {
+        if is_there(name) {
+            let source = |value: &str| {
+                let file = folder().join(format!("element-{name}.cpp"));
+                let call = format!("cudamem::data_type_of<{value}>()");
+                let text = format!("#include \"cudamem/view.hpp\"\nauto type() {{ return {call}; }}\n");
+                std::fs::write(&file, text).expect("the folder is writable");
+                let mut command = compiler(name, &["-std=c++17", "-fsyntax-only"]);
+                command.arg(file).output().expect("the compiler starts")
+            };
+            assert!(source("double").status.success());
+            let refused = source("const long double");
+            let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success() && words.contains("devices have none such"), "{words}");
+        }
+    }
+}
+
 /// But for the last error's parts, which are those of `cudamem::error`.
 #[test]
 fn the_header_has_every_function_of_c() {

@@ -82,7 +82,7 @@ public:
         void *const pointer = reinterpret_cast<void *>(address);
         part &own = parts_[place_of(pointer)];
         const std::lock_guard<std::mutex> lock(own.mutex);
-        own.buffers.emplace(pointer, std::move(block));
+        own.entries.emplace(pointer, entry{std::move(block), stream});
         return pointer;
     }
 
@@ -91,16 +91,39 @@ public:
     {
         part &own = parts_[place_of(pointer)];
         const std::lock_guard<std::mutex> lock(own.mutex);
-        const auto found = own.buffers.find(pointer);
-        if (found == own.buffers.end()) {
+        const auto found = own.entries.find(pointer);
+        if (found == own.entries.end()) {
             give_up("a pointer was given back that is no block of this memory resource, or no more");
         }
-        buffer block = std::move(found->second);
-        own.buffers.erase(found);
+        buffer block = std::move(found->second.block);
+        own.entries.erase(found);
         return block;
     }
 
+    /// Makes another stream the home of all blocks that were allocated for a stream, which may end then.
+    cudamem_status move_home(cudamem_stream from, cudamem_stream to)
+    {
+        for (part &own : parts_) {
+            const std::lock_guard<std::mutex> lock(own.mutex);
+            for (auto &each : own.entries) {
+                if (each.second.home.id == from.id) {
+                    const cudamem_status status = cudamem_buffer_set_stream(each.second.block.get(), to);
+                    if (status != CUDAMEM_SUCCESS) {
+                        return status;
+                    }
+                    each.second.home = to;
+                }
+            }
+        }
+        return CUDAMEM_SUCCESS;
+    }
+
 private:
+    struct entry {
+        buffer block;
+        cudamem_stream home;
+    };
+
     static buffer allocate(cudamem_resource resource, std::size_t size, cudamem_stream stream)
     {
         cudamem_buffer made{};
@@ -137,7 +160,7 @@ private:
     /// Each has a lock of its own, so that threads seldom meet.
     struct alignas(64) part {
         std::mutex mutex;
-        std::unordered_map<void *, buffer> buffers;
+        std::unordered_map<void *, entry> entries;
     };
 
     std::array<part, 64> parts_;

@@ -11,7 +11,7 @@
 CUDAMEM_NAMESPACE_BEGIN
 
 /// Memory of any source, with a home stream.
-class buffer : public object<cudamem_buffer, cudamem_buffer_destroy> {
+class buffer : public object<cudamem_buffer, cudamem_buffer_destroy, cudamem_buffer_drop> {
 public:
     using object::object;
 

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <type_traits>
 
 CUDAMEM_NAMESPACE_BEGIN
@@ -52,7 +53,8 @@ public:
         }
     }
 
-    cudamem_stream of(cudaStream_t raw)
+    /// The handle of a stream, or why there is none.
+    cudamem_status try_get(cudaStream_t raw, cudamem_stream &handle) noexcept
     {
         std::atomic<entry *> &first = first_[place_of(raw)];
         const entry *known = find(first.load(std::memory_order_acquire), raw);
@@ -63,14 +65,30 @@ public:
                 cudamem_stream made{};
                 const cudamem_status status = cudamem_stream_borrow(context_, raw, &made);
                 if (status != CUDAMEM_SUCCESS) {
-                    throw_allocation_failure(last_error(status));
+                    return status;
                 }
-                auto fresh = std::make_unique<entry>(entry{raw, stream(made), first});
-                known = fresh.get();
-                first.store(fresh.release(), std::memory_order_release);
+                stream owned(made);
+                entry *const fresh = new (std::nothrow) entry{raw, std::move(owned), first};
+                if (fresh == nullptr) {
+                    return CUDAMEM_ERROR_OUT_OF_MEMORY;
+                }
+                known = fresh;
+                first.store(fresh, std::memory_order_release);
             }
         }
-        return known->handle.get();
+        handle = known->handle.get();
+        return CUDAMEM_SUCCESS;
+    }
+
+    /// The handle of a stream. Where there is none, the allocation that it is for fails.
+    cudamem_stream of(cudaStream_t raw)
+    {
+        cudamem_stream handle{};
+        const cudamem_status status = try_get(raw, handle);
+        if (status != CUDAMEM_SUCCESS) {
+            throw_allocation_failure(last_error(status));
+        }
+        return handle;
     }
 
 private:
@@ -98,7 +116,9 @@ private:
 /// Models cuda::mr::resource_with<Properties...> over any resource of this library. Copies are the same one; it keeps context and
 /// resource alive. Threads may use it at once.
 ///
-/// Streams are those of the context. Before a stream that memory of a pool was for is destroyed, call `release_stream`.
+/// Streams are those of the context, but for per-thread default streams. Before a stream that memory of a pool was for is destroyed,
+/// call `release_stream`. A pool does not see that a stream captures a graph by the driver or the CUDA runtime: do not allocate for
+/// it then.
 ///
 /// Where there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
 /// exceptions both end the program with a message. So does always what is given back twice.
@@ -135,13 +155,21 @@ public:
         return state_->blocks.allocate(state_->resource->get(), size, alignment, handle, access_);
     }
 
-    /// Frees when the work given to the stream so far is done, and that of the stream that the memory was allocated for.
+    /// Frees when the work given to the stream so far is done, and that of the stream that the memory was allocated for. Where
+    /// that cannot be (the stream is a per-thread default stream), it waits for all work of the context, and frees then.
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
         buffer block = state_->blocks.take(pointer);
-        const cudamem_status status = cudamem_buffer_destroy_on(block.get(), state_->streams.of(stream.get()));
+        cudamem_stream handle{};
+        cudamem_status status = state_->streams.try_get(stream.get(), handle);
+        if (status == CUDAMEM_SUCCESS) {
+            status = cudamem_buffer_destroy_on(block.get(), handle);
+        }
         if (status == CUDAMEM_SUCCESS) {
             static_cast<void>(block.release());
+        } else {
+            // Where this fails too, the context is lost, and nothing works on the memory any more.
+            static_cast<void>(cudamem_context_synchronize(state_->context->get()));
         }
     }
 
@@ -164,10 +192,22 @@ public:
         state_->blocks.take(pointer);
     }
 
-    /// Waits for the work of a stream, and lets go of it: before it is destroyed. The resource has to be a pool.
+    /// Waits for the work of a stream, and lets go of it: before it is destroyed. Memory that was allocated for it and is still
+    /// there is ordered after the default stream from then on. The resource has to be a pool.
     result<void> release_stream(cuda::stream_ref stream)
     {
-        return check(cudamem_pool_release_stream(state_->resource->get(), state_->streams.of(stream.get())));
+        cudamem_stream handle{}, fallback{};
+        cudamem_status status = state_->streams.try_get(stream.get(), handle);
+        if (status == CUDAMEM_SUCCESS) {
+            status = state_->streams.try_get(nullptr, fallback);
+        }
+        if (status == CUDAMEM_SUCCESS) {
+            status = state_->blocks.move_home(handle, fallback);
+        }
+        if (status == CUDAMEM_SUCCESS) {
+            status = cudamem_pool_release_stream(state_->resource->get(), handle);
+        }
+        return check(status);
     }
 
     bool operator==(const cuda_resource &other) const noexcept { return state_ == other.state_; }

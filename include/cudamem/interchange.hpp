@@ -135,10 +135,7 @@ public:
             return detail::give<pair>(status, pair());
         }
         const text first(key), second(value);
-        const char *key_text = "", *value_text = "";
-        static_cast<void>(cudamem_text_get(first.get(), &key_text, nullptr));
-        static_cast<void>(cudamem_text_get(second.get(), &value_text, nullptr));
-        return pair(key_text, value_text);
+        return pair(detail::characters(first), detail::characters(second));
     }
 };
 

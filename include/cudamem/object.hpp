@@ -14,8 +14,9 @@ CUDAMEM_NAMESPACE_BEGIN
 /// As a size: all from the offset on.
 inline constexpr std::size_t whole_size = CUDAMEM_WHOLE_SIZE;
 
-/// Owns one handle.
-template <typename Handle, cudamem_status (*Destroy)(Handle)> class object {
+/// Owns one handle. `Drop` ends what cannot return an error any more: its own errors go to the function of
+/// cudamem_set_drop_error_callback.
+template <typename Handle, cudamem_status (*Destroy)(Handle), cudamem_status (*Drop)(Handle) = Destroy> class object {
 public:
     using handle_type = Handle;
 
@@ -30,7 +31,7 @@ public:
     object &operator=(object &&other) noexcept
     {
         if (this != &other) {
-            static_cast<void>(Destroy(handle_));
+            static_cast<void>(Drop(handle_));
             handle_ = other.release();
         }
         return *this;
@@ -39,7 +40,7 @@ public:
     object(const object &) = delete;
     object &operator=(const object &) = delete;
 
-    ~object() { static_cast<void>(Destroy(handle_)); }
+    ~object() { static_cast<void>(Drop(handle_)); }
 
     /// The handle, which stays this object's.
     Handle get() const noexcept { return handle_; }

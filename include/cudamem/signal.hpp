@@ -9,21 +9,27 @@
 #include "values.hpp"
 
 #include <chrono>
+#include <limits>
 #include <type_traits>
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// The default wait, which gives up after a time.
-inline cudamem_wait_options within(std::chrono::duration<double> timeout)
+/// A wait that never gives up.
+inline cudamem_wait_options forever()
 {
     cudamem_wait_options options{};
     options.size = sizeof options;
-    options.timeout = timeout.count();
     return options;
 }
 
-/// A wait that never gives up.
-inline cudamem_wait_options forever() { return within(std::chrono::duration<double>(0)); }
+/// The default wait, which gives up after a time; at once where there is none left.
+inline cudamem_wait_options within(std::chrono::duration<double> timeout)
+{
+    cudamem_wait_options options = forever();
+    // To the library 0 is a wait for ever.
+    options.timeout = timeout.count() <= 0 ? std::numeric_limits<double>::min() : timeout.count();
+    return options;
+}
 
 /// The memory that flags, counters and rings of a context are cut from.
 class signals : public object<cudamem_signals, cudamem_signals_destroy> {

@@ -18,6 +18,7 @@ using data_type = cudamem_data_type;
 template <typename Value> constexpr data_type data_type_of() noexcept
 {
     static_assert(std::is_arithmetic_v<Value>, "other types are said by their numbers, or found by their names");
+    static_assert(!std::is_same_v<std::remove_cv_t<Value>, long double>, "its format is the CPU's own: devices have none such");
     return {static_cast<std::uint8_t>(std::is_same_v<Value, bool>         ? CUDAMEM_TYPE_BOOL
                                       : std::is_floating_point_v<Value>   ? CUDAMEM_TYPE_FLOAT
                                       : std::is_signed_v<Value>           ? CUDAMEM_TYPE_INT

@@ -1,20 +1,39 @@
-//! Writing to standard output. A reader that has gone away (`cuda-mem doctor | head -1`) is no error and no panic.
+//! Writing to standard output. A reader that has gone away (`cuda-mem doctor | head -1`) is no error; what else keeps the output
+//! from being written is one.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Writes text to standard output at once.
-pub(crate) fn print(text: &str) {
+pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    // Nobody is left to tell when this fails; the exit status tells what the command found.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        // Nobody is left to tell; the exit status tells what the command found.
+        _ => Ok(()),
+    }
+}
+
+/// Writes the report of a command that ends with this; it fails also where that cannot be written.
+pub(crate) fn finish(command: &str, report: &str, ok: bool) -> ExitCode {
+    match print(report) {
+        Ok(()) if ok => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            warn(&format!("cuda-mem {command}: {error}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Says why a command failed: on standard error, and as JSON where that is asked for.
 pub(crate) fn failed(command: &str, json: bool, error: &dyn std::error::Error) -> ExitCode {
     if json {
         let report = serde_json::json!({ "ok": false, "error": error.to_string() });
-        print(&format!("{report:#}\n"));
+        // It has failed anyhow.
+        let _ = print(&format!("{report:#}\n"));
     }
     warn(&format!("cuda-mem {command}: {error}"));
     ExitCode::FAILURE

@@ -48,10 +48,7 @@ struct Replayed {
 /// Runs the command. 0: replayed; 1: something failed.
 pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
     match try_run(options) {
-        Ok(text) => {
-            output::print(&text);
-            ExitCode::SUCCESS
-        }
+        Ok(text) => output::finish("replay", &text, true),
         Err(error) => output::failed("replay", options.json, &*error),
     }
 }

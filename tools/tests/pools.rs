@@ -120,6 +120,23 @@ fn what_is_no_snapshot_is_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let json = Temporary::new("full.json", snapshot(10).to_json());
+    let trace = Temporary::new("full.csv", LOG);
+    for arguments in [&["pool-map", json.path()][..], &["replay", trace.path()], &["replay", trace.path(), "--json"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let ended = ended(on_software(arguments).stdout(full).output().unwrap());
+        assert_eq!(ended.code, Some(1), "{arguments:?}");
+        assert!(ended.error.contains("cannot write to standard output: "), "{}", ended.error);
+    }
+    // A reader that has enough is none.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = ended(on_software(&["pool-map", json.path()]).stdout(writer).output().unwrap());
+    assert_eq!((ended.code, &*ended.error), (Some(0), ""));
+}
+
+#[test]
 fn a_snapshot_with_wild_numbers_is_drawn_or_refused_but_never_crashes() {
     let json = snapshot(100).to_json();
     for (from, to) in [

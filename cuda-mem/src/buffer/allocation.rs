@@ -130,6 +130,8 @@ impl Allocation {
                 }
                 self.free(resource)?;
             }
+            // There is no memory that work could use.
+            Origin::Foreign(_) if self.block.size == 0 => {}
             // Its owner may free it as soon as this returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,

@@ -16,6 +16,7 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -371,7 +372,8 @@ impl Deadline {
     }
 }
 
-/// Takes connections at a path. The file is removed when this is dropped.
+/// Takes connections at a path. The file is removed when this is dropped, by the process that made it, and if it still lies
+/// there.
 ///
 /// Who may connect, the permissions of the file and of its folder say.
 ///
@@ -386,9 +388,38 @@ impl Deadline {
 /// ```
 #[derive(Debug)]
 pub struct Listener {
+    #[expect(dead_code, reason = "held for its drop")]
+    file: SocketFile,
     listener: UnixListener,
-    path: PathBuf,
     timeout: Option<Duration>,
+}
+
+/// The file that a listener has made, and that it removes.
+#[derive(Debug)]
+struct SocketFile {
+    /// From the root on: the process may change its folder.
+    path: PathBuf,
+    /// Which file it was, by its device and number there; none if nobody could tell.
+    identity: Option<(u64, u64)>,
+    /// Who made it: a forked child has the listener too.
+    process: u32,
+}
+
+impl SocketFile {
+    fn identity_of(path: &Path) -> Option<(u64, u64)> {
+        let file = std::fs::symlink_metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_ours = self.identity.is_some() && self.identity == Self::identity_of(&self.path);
+        if is_ours && self.process == std::process::id() {
+            // Somebody may remove it meanwhile.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Listener {
@@ -398,9 +429,13 @@ impl Listener {
     ///
     /// There is a file already, or the folder's permissions forbid it.
     pub fn bind(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        let listener = UnixListener::bind(&path).map_err(|error| system("bind", &error))?;
-        Ok(Self { listener, path, timeout: None })
+        let given = path.as_ref();
+        let path = std::path::absolute(given).map_err(|error| system("getcwd", &error))?;
+        // As it was given: a path of a socket may be no longer than some hundred bytes.
+        let listener = UnixListener::bind(given).map_err(|error| system("bind", &error))?;
+        let identity = SocketFile::identity_of(&path);
+        let file = SocketFile { path, identity, process: std::process::id() };
+        Ok(Self { file, listener, timeout: None })
     }
 
     /// How long [`accept`](Self::accept) waits; `None`, which it is at first, is for ever.
@@ -432,13 +467,6 @@ impl Listener {
                 Err(error) => return Err(system("accept", &error)),
             }
         }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // Somebody may have removed it.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

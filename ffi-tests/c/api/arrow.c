@@ -4,6 +4,12 @@
 
 static int ends;
 
+static void end_schema(struct ArrowSchema *schema)
+{
+    ends++;
+    schema->release = NULL;
+}
+
 static cudamem_arrow_schema schema_of(const char *format, const char *name, size_t n_children,
                                       const cudamem_arrow_schema *children)
 {
@@ -107,6 +113,27 @@ void case_arrow(void)
     CHECK(read.id == 0);
     OK(cudamem_arrow_schema_destroy(child));
 
+    /* Keys and values of any bytes: one pair, of four bytes and of five. */
+    static const struct {
+        int32_t pairs, key_size;
+        char key[4];
+        int32_t value_size;
+        char value[8];
+    } BINARY = {1, 4, {'k', 0, 'e', 'y'}, 5, {'a', 0, '\xff', 0, 'c'}};
+    memset(&raw_schema, 0, sizeof raw_schema);
+    raw_schema.format = "i", raw_schema.metadata = (const char *)&BINARY, raw_schema.release = end_schema;
+    OK(cudamem_arrow_schema_import(&raw_schema, &child));
+    OK(cudamem_arrow_schema_get_metadata(child, 0, &key, &value));
+    const char *characters = NULL;
+    size_t length = 0;
+    OK(cudamem_text_get(key, &characters, &length));
+    CHECK(length == 4 && memcmp(characters, BINARY.key, 4) == 0 && characters[length] == 0);
+    OK(cudamem_text_get(value, &characters, &length));
+    CHECK(length == 5 && memcmp(characters, BINARY.value, 5) == 0 && characters[length] == 0);
+    OK(cudamem_text_destroy(key));
+    OK(cudamem_text_destroy(value));
+    OK(cudamem_arrow_schema_destroy(child));
+
     for (int index = 0; index < SOURCES; index++) {
         if (sources[index].resource.id == 0) {
             continue;
@@ -162,12 +189,6 @@ static void end_array(struct ArrowArray *array)
 {
     ends++;
     array->release = NULL;
-}
-
-static void end_schema(struct ArrowSchema *schema)
-{
-    ends++;
-    schema->release = NULL;
 }
 
 static int fail_next(struct ArrowDeviceArrayStream *self, struct ArrowDeviceArray *result)

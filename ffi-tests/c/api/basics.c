@@ -7,6 +7,7 @@ static cudamem_status logged_status;
 static void on_log(cudamem_status status, const char *message, void *user)
 {
     CHECK(message[0] != 0 && user == &logged);
+    CHECK(cudamem_last_error() == status && strcmp(cudamem_last_error_message(), message) == 0);
     logged_status = status;
     logged++;
     /* The library may be called from here, also in vain. */

@@ -22,6 +22,23 @@ static_assert(std::is_constructible_v<cuda::mr::any_resource<device_accessible>,
 static_assert(std::is_constructible_v<cuda::mr::resource_ref<device_accessible>, host_device_resource &>);
 static_assert(!std::is_constructible_v<cuda::mr::resource_ref<host_accessible>, device_resource &>);
 
+// What is freed where its order cannot be kept waits instead, and what outlives its stream is ordered after another.
+static void streams_that_end(const std::shared_ptr<const cudamem::context> &context,
+                             const std::shared_ptr<const cudamem::pool> &pool)
+{
+    device_resource memory(context, pool);
+    auto ends = std::make_unique<cudamem::stream>(*context);
+    const cudamem::stream stays(*context);
+    const cuda::stream_ref ending(static_cast<cudaStream_t>(ends->raw())), staying(static_cast<cudaStream_t>(stays.raw()));
+    void *const block = memory.allocate(ending, 1 << 20), *const other = memory.allocate(ending, 100);
+    cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1 << 20, *ends).fill(0, 1 << 20, std::uint8_t{7});
+    memory.release_stream(ending);
+    ends.reset();
+    memory.deallocate(staying, block, 1 << 20);
+    memory.deallocate(cuda::stream_ref(cudaStreamPerThread), other, 100);
+    memory.release_stream(staying);
+}
+
 static void resources()
 {
     auto context = std::make_shared<cudamem::context>(0);
@@ -74,6 +91,9 @@ static void resources()
         memory.release_stream(stream);
         memory.release_stream(other);
     }
+    streams_that_end(context, pool);
+    CHECK(live() == 0);
+
     // The CPU addresses the memory too, or is refused.
     const auto pinned = std::make_shared<cudamem::pool>(cudamem::resource::pinned(*context));
     host_device_resource both(context, pinned);

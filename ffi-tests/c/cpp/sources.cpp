@@ -26,6 +26,17 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
         in_vain = error.status();
     }
     CHECK(in_vain == CUDAMEM_ERROR_TIMED_OUT);
+    // No time that is left, as of a deadline that has passed, is no wait for ever.
+    for (const int seconds : {0, -1}) {
+        in_vain = CUDAMEM_SUCCESS;
+        try {
+            answer.wait(CUDAMEM_COMPARE_EQUAL, 7, cudamem::within(std::chrono::seconds(seconds)));
+        } catch (const cudamem::error &error) {
+            in_vain = error.status();
+        }
+        CHECK(in_vain == CUDAMEM_ERROR_TIMED_OUT);
+    }
+    CHECK(cudamem::forever().timeout == 0);
     const cudamem::signal_counter<std::uint32_t> ready(memory, CUDAMEM_COUNTED_BY_CPU);
     const cudamem::signal_counter<std::uint32_t> done(memory, CUDAMEM_COUNTED_BY_DEVICE);
     ready.wait_on(stream, 2);

@@ -80,6 +80,44 @@ static void objects()
     CHECK(event.is_done());
 }
 
+// A destructor cannot throw: what it meets is told elsewhere.
+static void ends_that_are_told()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const auto guarded = cudamem::guarded_adaptor::create(cudamem::resource::pinned(context));
+    int told = 0;
+    cudamem::set_drop_error_callback(
+        [](cudamem_status status, const char *, void *user) {
+            CHECK(status == CUDAMEM_ERROR_DAMAGED);
+            ++*static_cast<int *>(user);
+        },
+        &told);
+    const auto damaged = [&] {
+        cudamem::buffer buffer(guarded, 100, stream);
+        stream.synchronize();
+        static_cast<unsigned char *>(buffer.host_pointer())[100] = 1;
+        return buffer;
+    };
+    cudamem_buffer handle{};
+    std::size_t size = 0;
+    {
+        const cudamem::buffer ends = damaged();
+        handle = ends.get();
+    }
+    CHECK(told == 1 && cudamem_buffer_get_size(handle, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem::buffer other = damaged();
+    handle = other.get();
+    other = cudamem::buffer();
+    CHECK(told == 2 && cudamem_buffer_get_size(handle, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
+    // A close tells its caller, and leaves the buffer; what was told once is not told again.
+    other = damaged();
+    CHECK(status_of([&] { other.close(); }) == CUDAMEM_ERROR_DAMAGED && other.size() == 100 && told == 2);
+    other.close();
+    CHECK(!other && told == 2);
+    cudamem::set_drop_error_callback(nullptr);
+}
+
 static void library()
 {
     CHECK(cudamem::version_number() == CUDAMEM_VERSION_NUMBER && std::strlen(cudamem::version()) >= 5);
@@ -318,6 +356,7 @@ void with_exceptions()
 {
     library();
     objects();
+    ends_that_are_told();
     errors();
     values();
     memory_resources();

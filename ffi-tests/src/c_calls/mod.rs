@@ -437,7 +437,7 @@ impl Calls<'_> {
     fn work(&mut self) {
         let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
         let event = self.event();
-        let status = match self.byte() % 12 {
+        let status = match self.byte() % 13 {
             0 => cudamem_buffer_set_stream(buffer, stream),
             1 => cudamem_buffer_record_use(buffer, stream),
             2 => cudamem_buffer_synchronize(buffer),
@@ -449,6 +449,7 @@ impl Calls<'_> {
             8 => cudamem_pool_trim(pool, self.size()),
             9 => cudamem_pool_release_unused(pool),
             10 => cudamem_pool_reserve(pool, self.size() % (1 << 24)),
+            11 => cudamem_buffer_drop(buffer),
             _ => cudamem_resource_trim_driver_pool(pool, self.size()),
         };
         self.count(status);

@@ -256,3 +256,54 @@ fn a_listener_takes_connections_at_a_path() -> Outcome {
     assert!(matches!(refused, Some(Error::System { call: "connect", .. })), "{refused:?}");
     Ok(())
 }
+
+#[test]
+fn a_listener_removes_the_file_that_it_made_and_no_other() -> Outcome {
+    let path = std::env::temp_dir().join(format!("cuda-mem-test-own-{}", std::process::id()));
+    // Somebody else listens there by now.
+    let listener = Listener::bind(&path)?;
+    std::fs::remove_file(&path)?;
+    let theirs = Listener::bind(&path)?;
+    drop(listener);
+    assert!(path.exists());
+
+    // A child that ends its copy leaves the file to the parent.
+    // SAFETY: the child ends the copy, which frees memory and closes files, and itself.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(theirs);
+        // SAFETY: ends the child without what the parent has registered for its end.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = -1;
+    // SAFETY: a child of this process; the place is writable.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(status == 0 && path.exists());
+    Channel::connect(&path)?;
+    drop(theirs);
+    assert!(!path.exists());
+
+    // A path is looked up from where the process was then.
+    let folder = std::env::temp_dir().join(format!("cuda-mem-test-folder-{}", std::process::id()));
+    std::fs::create_dir(&folder)?;
+    let program = std::env::current_exe()?;
+    let child = std::process::Command::new(program)
+        .args(["--exact", "channel::a_relative_path_for_a_child", "--ignored"])
+        .current_dir(&folder)
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    // Nothing is left in it.
+    Ok(std::fs::remove_dir(&folder)?)
+}
+
+#[test]
+#[ignore = "run by another test, as a process of its own"]
+fn a_relative_path_for_a_child() -> Outcome {
+    let folder = std::env::current_dir()?;
+    let listener = Listener::bind("socket")?;
+    std::env::set_current_dir("/")?;
+    Channel::connect(folder.join("socket"))?;
+    drop(listener);
+    assert!(!folder.join("socket").exists());
+    Ok(())
+}

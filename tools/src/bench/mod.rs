@@ -23,10 +23,7 @@ fn open(run: &BenchRun) -> Result<OpenedContext, OpenError> {
 /// Prints a report, or why there is none. The report comes with whether all was measured.
 fn finish(command: &str, run: &BenchRun, outcome: Result<(String, bool), Box<dyn Error>>) -> ExitCode {
     match outcome {
-        Ok((report, ok)) => {
-            output::print(&report);
-            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+        Ok((report, ok)) => output::finish(command, &report, ok),
         Err(error) => output::failed(command, run.json, &*error),
     }
 }

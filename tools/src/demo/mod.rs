@@ -36,13 +36,13 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
     let mut memory = opened.resource.allocate(mapping)?;
     let served = served(&opened.resource, memory.coherence(), mapping)?;
     if !options.json {
-        output::print(&report::served(&served));
+        output::print(&report::served(&served))?;
     }
 
     let most = if served.software { usize::MAX } else { stream::SAMPLE };
     let file = stream::run(source, &mut memory, options.chunk.get(), most)?;
     if !options.json {
-        output::print(&report::file(&file));
+        output::print(&report::file(&file))?;
     }
     drop(memory);
 
@@ -52,11 +52,11 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
         return Err(error.into());
     }
     if !options.json {
-        output::print(&report::speeds(&speeds, served.software));
+        output::print(&report::speeds(&speeds, served.software))?;
         return Ok(());
     }
     let report = Report { ok: true, notice: opened.notice, served, file, speeds };
-    output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+    output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     Ok(())
 }
 

@@ -16,7 +16,8 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// Prints a message for the parent, on a line of its own whatever a driver has printed before.
 pub(super) fn send(message: &Message) {
     if let Ok(line) = serde_json::to_string(message) {
-        output::print(&format!("\n{line}\n"));
+        // Who cannot read it finds out by this process's end.
+        let _ = output::print(&format!("\n{line}\n"));
     }
 }
 

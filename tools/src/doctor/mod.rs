@@ -31,8 +31,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
         true => render::json(&findings, &verdict),
         false => render::text(&findings, &verdict, render::wants_colour()),
     };
-    output::print(&text);
-    if verdict.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    output::finish("doctor", &text, verdict.ok)
 }
 
 /// Looks at everything, what is surest first.

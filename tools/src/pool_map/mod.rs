@@ -34,7 +34,7 @@ fn try_run(options: &PoolMapOptions) -> Result<(), Box<dyn Error>> {
     let snapshot = Snapshot::from_json(&text).map_err(|error| format!("{path}: {error}"))?;
     let svg = svg::write(&picture::of(&snapshot));
     match &options.output {
-        None => output::print(&svg),
+        None => output::print(&svg)?,
         Some(file) => fs::write(file, svg).map_err(|error| format!("cannot write {}: {error}", file.display()))?,
     }
     Ok(())
