@@ -185,8 +185,9 @@ impl Drop for Allocation {
             && !error.is_teardown()
         {
             self.context().drop_errors().push("freeing a buffer", error);
-            // Once more, to be sure: else the owner must not free memory that the work may go on with.
-            if self.end().is_err()
+            // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
+            if matches!(self.origin, Origin::Foreign(_))
+                && self.end().is_err()
                 && let Origin::Foreign(foreign) = &mut self.origin
             {
                 core::mem::forget(foreign.owner.take());
