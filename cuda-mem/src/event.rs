@@ -1,7 +1,7 @@
 //! Events: points in streams.
 
+use crate::beside_captures::beside_captures;
 use crate::error::call;
-use crate::graph::beside_captures;
 use crate::stream::done;
 use crate::{Context, Result, Stream};
 use core::fmt;

@@ -49,6 +49,7 @@
 //! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
 
 pub mod adaptor;
+mod beside_captures;
 pub mod buffer;
 mod compare;
 mod context;
@@ -76,6 +77,7 @@ pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
+mod locked;
 pub mod mapped;
 pub mod memory;
 pub mod pool;

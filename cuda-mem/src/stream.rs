@@ -1,9 +1,9 @@
 //! Streams: work done in order.
 
+use crate::beside_captures::beside_captures;
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
-use crate::graph::beside_captures;
 use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
 use core::fmt;

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
-use crate::graph::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, captures_under_way};
 use crate::host_copy;
 use crate::{Error, Result, Stream};
 use core::ops::Range;

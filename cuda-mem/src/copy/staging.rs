@@ -1,7 +1,7 @@
 //! Page-locked staging: lanes of slots, which copies borrow.
 
+use crate::beside_captures::beside_captures;
 use crate::error::call;
-use crate::graph::beside_captures;
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;

@@ -1,11 +1,11 @@
 //! Captures, and the graphs that they give.
 
 use super::{ExecutableGraph, GraphOptions};
+use crate::beside_captures::UnderWay;
 use crate::error::{Error, call};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 /// To which threads a capture forbids calls that it would not notice, such as plain allocations.
@@ -78,32 +78,6 @@ struct Capture<'stream> {
     stream: &'stream Stream,
     open: bool,
     _under_way: UnderWay,
-}
-
-/// How many captures of this process go on.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a capture goes on that was begun here, so that a stream may be capturing: the driver need not be asked where
-/// none does.
-#[inline]
-pub(crate) fn captures_under_way() -> bool {
-    CAPTURES.load(Ordering::Relaxed) != 0
-}
-
-/// One capture, counted while it goes on.
-struct UnderWay;
-
-impl UnderWay {
-    fn begin() -> Self {
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        CAPTURES.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Capture<'_> {

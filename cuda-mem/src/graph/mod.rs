@@ -27,11 +27,8 @@
 mod capture;
 mod executable;
 mod memory;
-mod relaxed;
 
-pub(crate) use capture::captures_under_way;
+pub use crate::beside_captures::RelaxedCalls;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};
-pub use relaxed::RelaxedCalls;
-pub(crate) use relaxed::beside_captures;

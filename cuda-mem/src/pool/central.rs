@@ -3,7 +3,6 @@
 use super::classes::{BlockSize, block_size};
 use super::front::{Freed, Fronts, Spill, Sum, Tally};
 use super::heap::Heap;
-use super::locked::{Ending, Locked};
 use super::names::{NameCounts, Names};
 use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::{Ended, Recorder};
@@ -13,7 +12,8 @@ use super::statistics::Figure;
 use super::strays::Strays;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
-use crate::graph::captures_under_way;
+use crate::beside_captures::captures_under_way;
+use crate::locked::{Ending, Locked};
 use crate::resource::{Block, SharedResource, check_alignment, check_not_capturing};
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};

@@ -53,7 +53,6 @@ mod front;
 mod front_tests;
 mod gate;
 mod heap;
-pub(crate) mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;

@@ -1,7 +1,7 @@
 //! Memory of a source, for pools that divide it.
 
+use crate::beside_captures::RelaxedCalls;
 use crate::context::Liveness;
-use crate::graph::RelaxedCalls;
 use crate::pool::recorder::drain;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};

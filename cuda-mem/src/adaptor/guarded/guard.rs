@@ -6,8 +6,8 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::Zones;
 use crate::adaptor::current_name;
+use crate::beside_captures::{RelaxedCalls, captures_under_way};
 use crate::context::Liveness;
-use crate::graph::{RelaxedCalls, captures_under_way};
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;

@@ -2,8 +2,8 @@
 
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use super::slots::Slots;
-use crate::graph::{RelaxedCalls, captures_under_way};
-use crate::pool::locked::{Ending, Locked};
+use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::Resizing;
 use crate::pool::source::{Source, memory_of_source};

@@ -2,9 +2,9 @@
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
 use super::queue::{Full, Oldest, Queue};
-use crate::graph::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
-use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::source::{Source, memory_of_source};
 use crate::resource::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};

@@ -6,8 +6,8 @@
 mod policy;
 
 use super::{DriverPoolOptions, PoolAttributes};
+use crate::locked::{Ending, Locked};
 use crate::memory::pinned::{PinnedOptions, allocate_pinned, free_pinned};
-use crate::pool::locked::{Ending, Locked};
 use crate::resource::{
     Block,
     host::{no_room, physical_memory},

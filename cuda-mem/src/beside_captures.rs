@@ -1,11 +1,37 @@
 //! Calls beside captures.
 
-use super::captures_under_way;
 use crate::error::call;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::{CUresult, CUstreamCaptureMode};
+
+/// How many captures of this process go on.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a capture goes on that was begun here, so that a stream may be capturing: the driver need not be asked where
+/// none does.
+#[inline]
+pub(crate) fn captures_under_way() -> bool {
+    CAPTURES.load(Ordering::Relaxed) != 0
+}
+
+/// One capture, counted while it goes on.
+pub(crate) struct UnderWay;
+
+impl UnderWay {
+    pub fn begin() -> Self {
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// While this lives, captures neither refuse calls of this thread nor are lost by them. It stays on its thread.
 ///
