@@ -47,7 +47,7 @@ fn under_the_layer(icd: &Path, vkgdr: &str, program: &mut Command) -> (Output, S
 }
 
 /// The suite is another test program, beside this one; cargo names it for tests of the same package only as a file
-/// with a hash, so look for the newest.
+/// with a hash, so look for the newest. There is a benchmark of that name too.
 fn suite() -> PathBuf {
     let folder = std::env::current_exe().expect("this program").parent().expect("it lies in a folder").to_owned();
     let mut programs: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -55,7 +55,8 @@ fn suite() -> PathBuf {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("mapped-") && path.extension().is_none()
+            let sources = std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+            name.starts_with("mapped-") && path.extension().is_none() && sources.contains("tests/mapped.rs")
         })
         .collect();
     programs.sort_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
