@@ -70,10 +70,16 @@ impl<'driver> RelaxedCalls<'driver> {
     }
 }
 
+/// Relaxes the calls of this thread where a capture goes on that was begun here: else there is nothing to ask the driver for.
+#[inline]
+pub(crate) fn relaxed(driver: &Driver) -> Result<Option<RelaxedCalls<'_>>> {
+    captures_under_way().then(|| RelaxedCalls::begin(driver)).transpose()
+}
+
 /// Makes a call that no capture may forbid, such as a wait without which memory would be let go under a copy. It belongs to
 /// no captured work, so it neither is refused where this thread captures another stream, nor loses that capture.
 pub(crate) fn beside_captures<R>(driver: &Driver, call: impl Fn() -> Result<R>) -> Result<R> {
-    let _relaxed = captures_under_way().then(|| RelaxedCalls::begin(driver));
+    let _relaxed = relaxed(driver);
     call().or_else(|error| match error.driver_code() {
         // Another library's capture, which is not known here before it refuses.
         Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) => {

@@ -9,7 +9,6 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
 use crate::host_copy;
 use crate::{Error, Result, Stream};
 use core::ops::Range;
@@ -191,9 +190,8 @@ struct Unwinding<'stream>(&'stream Stream);
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _relaxed = captures_under_way().then(|| RelaxedCalls::begin(self.0.context().driver()));
             // The panic is what the caller gets to hear of.
-            let _ = self.0.synchronize();
+            let _ = self.0.finish();
         }
     }
 }

@@ -5,7 +5,7 @@ use super::central::{Core, GRANULARITY, MOST_STREAMS, State};
 use super::heap::Effort;
 use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{drain, reach};
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, relaxed};
 use crate::context::Liveness;
 use crate::resource::{Block, SharedResource};
 use crate::trace::Action;
@@ -31,7 +31,7 @@ impl Core {
     /// Tries everything of the pool's own, what costs least first.
     pub fn find(&self, size: usize, bytes: usize, stream: &Stream) -> Result<core::result::Result<Block, Refusal>> {
         // Events and regions are no part of what is captured.
-        let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
+        let _relaxed = relaxed(self.context().driver())?;
         let request = Request { size, bytes, stream };
         loop {
             let mut state = self.state();
@@ -228,7 +228,7 @@ impl Core {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
+        let _relaxed = relaxed(self.context().driver())?;
         let _turn = self.resizing.enter();
         self.take_fronts_back()?;
         if wait {

@@ -10,8 +10,9 @@ mod scattered;
 mod threads;
 mod ways;
 
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache};
+use cuda_mem::copy::{CopyEngine, CopyThreads, Measuring, ProfileCache};
 use cuda_mem::{Context, Result};
+use std::sync::Arc;
 
 /// Whether a test of many thousand copies is left out here: it runs over the software GPU as it is, over CPU Vulkan and over
 /// real devices; with delays or flushes each copy takes its time, and over the other drivers it would show nothing new.
@@ -27,4 +28,13 @@ fn is_slow() -> bool {
 /// An engine that measures nothing, and whose choices are the typical ones.
 fn engine(context: &Context) -> Result<CopyEngine> {
     CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest).build()
+}
+
+/// As [`engine`], helped by threads of the test's.
+fn helped(context: &Context, threads: impl CopyThreads + 'static) -> Result<CopyEngine> {
+    CopyEngine::builder(context)
+        .profile_cache(ProfileCache::Off)
+        .measuring(Measuring::OnRequest)
+        .threads(Arc::new(threads))
+        .build()
 }

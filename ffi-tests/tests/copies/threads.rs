@@ -1,6 +1,6 @@
 //! Many threads at once on one engine.
 
-use crate::engine;
+use crate::{engine, helped};
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, MappedResource, Result, Stream};
@@ -76,11 +76,7 @@ impl CopyThreads for Idle {
 fn what_threads_leave_the_caller_does() -> Outcome {
     alone(|setup| {
         let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-        let engine = CopyEngine::builder(context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .threads(Arc::new(Idle))
-            .build()?;
+        let engine = helped(context, Idle)?;
         let mut mapped = MappedResource::new(context)?.allocate(2 << 20)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
         let mut options = CopyOptions::default();
@@ -127,11 +123,7 @@ impl CopyThreads for Panicking {
 fn a_panic_of_the_threads_leaves_no_copy_under_way() -> Outcome {
     alone(|setup| {
         let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-        let engine = CopyEngine::builder(context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .threads(Arc::new(Panicking))
-            .build()?;
+        let engine = helped(context, Panicking)?;
         let other = Stream::new(context)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &other)?;
         let expected = pattern(2 << 20, 7);

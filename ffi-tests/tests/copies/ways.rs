@@ -1,26 +1,17 @@
 //! Every way on every memory that it serves, what is refused, and what "done" means.
 
-use crate::engine;
+use crate::{engine, helped};
 use cuda_mem::copy::{CopyEngine, CopyMemory, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
-use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, Result, Stream};
+use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, delay, pattern, same};
-use std::sync::Arc;
+use ffi_tests::{alone, delay, pattern, same};
 
 const SIZES: [usize; 9] = [1, 4, 63, 4096, 65_539, 262_144, (1 << 20) + 5, 3 << 20, (5 << 20) + 1];
 const ROOM: usize = 6 << 20;
-
-fn helped(setup: &Setup) -> Result<CopyEngine> {
-    // More threads than a small machine would have: the ways for several are to be gone.
-    let pool = Arc::new(ThreadPool::new(5));
-    CopyEngine::builder(&setup.context)
-        .profile_cache(cuda_mem::copy::ProfileCache::Off)
-        .measuring(cuda_mem::copy::Measuring::OnRequest)
-        .threads(pool)
-        .build()
-}
+/// More threads than a small machine would have: the ways for several are to be gone.
+const THREADS: usize = 5;
 
 /// Writes and reads every size in every way, at offsets that align nothing.
 fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: DeviceSide, host: &mut [u8]) -> Outcome {
@@ -64,7 +55,7 @@ fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: Devi
 #[test]
 fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
     alone(|setup| {
-        let (engine, stream) = (helped(setup)?, Stream::new(&setup.context)?);
+        let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
         let mut memory = resource.allocate(ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
@@ -77,7 +68,7 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
 #[test]
 fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outcome {
     alone(|setup| {
-        let (engine, stream) = (helped(setup)?, Stream::new(&setup.context)?);
+        let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
         let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let mut memory = resource.allocate(ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
@@ -111,7 +102,7 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
 #[test]
 fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> Outcome {
     alone(|setup| {
-        let (context, engine) = (&setup.context, helped(setup)?);
+        let (context, engine) = (&setup.context, helped(&setup.context, ThreadPool::new(THREADS))?);
         let stream = Stream::new(context)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), ROOM, &stream)?;
         all_ways(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;

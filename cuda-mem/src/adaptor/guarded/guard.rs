@@ -6,7 +6,7 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::Zones;
 use crate::adaptor::current_name;
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::context::Liveness;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
@@ -89,7 +89,7 @@ impl Guard {
 
     /// What a guard does is no part of what others capture.
     fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
-        captures_under_way().then(|| RelaxedCalls::begin(self.context().driver())).transpose()
+        relaxed(self.context().driver())
     }
 
     fn bytes(&self, record: &Record) -> Bytes<'_> {

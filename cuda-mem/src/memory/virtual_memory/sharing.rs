@@ -38,7 +38,8 @@ impl<K: Kind> VirtualMemory<K> {
     /// # Errors
     ///
     /// The buffer is not of this resource, was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks;
-    /// an exclusive part of its memory is left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are too many open files; the driver refuses.
+    /// an exclusive part of its memory is left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are
+    /// too many open files; the driver refuses.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export<T: AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
         let refusal = |value: String, rule| Error::InvalidArgument {

@@ -2,7 +2,7 @@
 
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use super::slots::Slots;
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{captures_under_way, relaxed};
 use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::Resizing;
@@ -103,7 +103,7 @@ impl Core {
     #[cold]
     fn allocate_slowly(&self, stream: &Stream) -> Result<Block> {
         // Events and slabs are no part of what is captured.
-        let _relaxed = if captures_under_way() { Some(RelaxedCalls::begin(self.context().driver())?) } else { None };
+        let _relaxed = relaxed(self.context().driver())?;
         if let Some(block) = self.search(&mut self.state(), stream)? {
             return Ok(block);
         }

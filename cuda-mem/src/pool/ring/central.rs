@@ -2,7 +2,7 @@
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
 use super::queue::{Full, Oldest, Queue};
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
@@ -80,7 +80,7 @@ impl Core {
 
     /// Events are no part of what others capture.
     fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
-        captures_under_way().then(|| RelaxedCalls::begin(self.context().driver())).transpose()
+        relaxed(self.context().driver())
     }
 
     /// What a block of `size` bytes takes of the ring; `None` where that is no number.
