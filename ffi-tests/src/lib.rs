@@ -93,13 +93,26 @@ impl Setup {
 ///
 /// Something was left behind, or misused.
 pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
+    alone_with_misuse(test, |misuse| assert_eq!(misuse, []))
+}
+
+/// As [`alone`], of a test that misuses something on purpose: what the software GPU has seen of that is looked at.
+///
+/// # Errors
+///
+/// As [`alone`].
+///
+/// # Panics
+///
+/// As [`alone`]; `look` does.
+pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce(&[softgpu::MisuseReport])) -> Outcome {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup::from_environment()?;
     let misuse = softgpu::misuse().len();
     test(&setup)?;
     assert_eq!(setup.context.take_drop_errors().errors, []);
-    assert_eq!(softgpu::misuse()[misuse..], []);
+    look(&softgpu::misuse()[misuse..]);
     assert_eq!(softgpu_leaks(setup), None);
     Ok(())
 }

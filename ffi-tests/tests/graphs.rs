@@ -49,6 +49,11 @@ fn main() -> ExitCode {
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
+    let misuse = softgpu::misuse();
+    if !misuse.is_empty() {
+        eprintln!("misused: {misuse:?}");
+        return ExitCode::FAILURE;
+    }
     if let Some(leaks) = softgpu_leaks(setup) {
         eprintln!("left behind: {leaks}");
         return ExitCode::FAILURE;
@@ -84,6 +89,8 @@ fn free(context: &Context, memory: CUdeviceptr, stream: &Stream) -> Result<()> {
 }
 
 fn fill(context: &Context, memory: CUdeviceptr, byte: u8) -> Result<()> {
+    // The default stream waits for no other: the memory of a pool is there when its stream gets there.
+    context.synchronize()?;
     raw!(context, cuMemsetD8_v2(memory, byte, SIZE));
     context.synchronize()?;
     Ok(())

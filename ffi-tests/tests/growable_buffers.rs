@@ -204,6 +204,7 @@ fn what_ends_or_moves_memory_waits_for_its_work() -> Outcome {
 
         // Work of another stream, that the buffer was told of.
         let (other, told) = (Stream::new(&setup.context)?, make()?);
+        other.join(&stream)?;
         delay(&other)?;
         {
             let (cuda, _current) = (setup.driver.raw(), setup.context.bind()?);

@@ -7,7 +7,9 @@ use cuda_mem::memory::{Block, DeviceMemory, PinnedMemory, ResourceHandle, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, CaptureMode, Error, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, delay, same};
+use ffi_tests::{Setup, alone, alone_with_misuse, delay, same};
+use softgpu::Misuse;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -232,10 +234,13 @@ fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
 }
 
 /// The same work in order and, by a free that names the wrong stream, out of order: only the second is seen to fail. So
-/// streams lag behind enough for the other tests to see a block that is given away too early.
+/// streams lag behind enough for the other tests to see a block that is given away too early. Where orders are looked at,
+/// as in the test command, the software GPU names it too.
 #[test]
 fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
-    alone(|setup| {
+    let software = Cell::new(false);
+    let test = |setup: &Setup| {
+        software.set(setup.is_software());
         if !setup.is_software() {
             println!("skipped: broken order is for the software GPU: set CUDA_MEM_LIBCUDA=softgpu");
             return Ok(());
@@ -261,5 +266,10 @@ fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
             assert_eq!(buffer.to_vec()? != vec![2; SIZE], broken);
         }
         Ok(())
+    };
+    alone_with_misuse(test, |misuse| {
+        let looked_at = std::env::var("SOFTGPU_RACES").is_ok_and(|value| value == "1") && software.get();
+        let named: Vec<Misuse> = misuse.iter().map(|report| report.misuse).collect();
+        assert_eq!(named, if looked_at { vec![Misuse::NoOrder] } else { vec![] });
     })
 }

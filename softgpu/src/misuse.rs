@@ -23,6 +23,9 @@ pub enum Misuse {
     FreeWhileInUse,
     /// A call that does not wait for it touched memory that queued work of another stream was still to write.
     MissingWait,
+    /// Work of two streams touched the same bytes, one of them writing, and no event or wait puts the one before the other;
+    /// looked for where [`Settings::races`](crate::Settings::races) is set.
+    NoOrder,
     /// A kernel touched an address where it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
@@ -37,6 +40,7 @@ impl fmt::Display for Misuse {
             Misuse::UseAfterFree => "use after free",
             Misuse::FreeWhileInUse => "memory freed while queued work uses it",
             Misuse::MissingWait => "memory used before the work that writes it was waited for",
+            Misuse::NoOrder => "memory used by work of two streams that has no order",
             Misuse::WrongAddress => "a kernel's access to a wrong address",
             Misuse::MissingFlush => "missing flush",
         })
@@ -50,6 +54,8 @@ pub struct MisuseReport {
     pub misuse: Misuse,
     /// The call in which it showed.
     pub call: &'static str,
+    /// The other piece of work, where it takes two.
+    pub other: Option<&'static str>,
     /// The address.
     pub address: u64,
     /// The number of the block, as in the [ledger](crate::Entry::sequence), where it is known.
@@ -59,6 +65,9 @@ pub struct MisuseReport {
 impl fmt::Display for MisuseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:#x} in {}", self.misuse, self.address, self.call)?;
+        if let Some(other) = self.other {
+            write!(f, ", after {other}")?;
+        }
         self.block.map_or(Ok(()), |block| write!(f, ", block #{block}"))
     }
 }
@@ -92,7 +101,19 @@ pub(crate) fn forget() {
 /// Notes what was done wrong.
 #[cold]
 pub(crate) fn report(misuse: Misuse, call: &'static str, address: u64, block: Option<u64>) {
-    let report = MisuseReport { misuse, call, address, block };
+    report_after(misuse, call, address, block, None);
+}
+
+/// Notes what was done wrong by two pieces of work.
+#[cold]
+pub(crate) fn report_after(
+    misuse: Misuse,
+    call: &'static str,
+    address: u64,
+    block: Option<u64>,
+    other: Option<&'static str>,
+) {
+    let report = MisuseReport { misuse, call, other, address, block };
     if PRINT.load(Ordering::Relaxed) == 2 {
         let wanted = std::env::var_os("SOFTGPU_REPORT").is_some_and(|value| value == "1");
         PRINT.store(u8::from(wanted), Ordering::Relaxed);

@@ -34,6 +34,9 @@ pub struct Settings {
     /// How many bytes of freed memory are kept where every touch faults, before their addresses are given again.
     /// `SOFTGPU_QUARANTINE`, by default 0.
     pub quarantine: u64,
+    /// Whether work of two streams that touches the same bytes without an order between them is reported, as
+    /// [`Misuse::NoOrder`](crate::Misuse::NoOrder), however it was done. `SOFTGPU_RACES` (0 or 1), by default 0.
+    pub races: bool,
     /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
@@ -55,6 +58,7 @@ impl Default for Settings {
             without: Vec::new(),
             strict: false,
             quarantine: 0,
+            races: false,
             seed: None,
             attributes: Vec::new(),
         }
@@ -109,6 +113,7 @@ impl Settings {
         let coherent = number("SOFTGPU_COHERENT", u64::from(usual.coherent), SWITCH)?;
         let vulkan = number("SOFTGPU_VULKAN", u64::from(usual.vulkan), SWITCH)?;
         let strict = number("SOFTGPU_STRICT", u64::from(usual.strict), SWITCH)?;
+        let races = number("SOFTGPU_RACES", u64::from(usual.races), SWITCH)?;
         let version = number("SOFTGPU_VERSION", u64::from(usual.version), VERSION)?;
         let quarantine = number("SOFTGPU_QUARANTINE", usual.quarantine, BYTES)?;
         let seed = match get("SOFTGPU_SEED") {
@@ -125,7 +130,13 @@ impl Settings {
         let attributes = attributes.collect::<Result<_, _>>()?;
         let without = get("SOFTGPU_WITHOUT").unwrap_or_default();
         let without = without.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        for (name, value) in [("SOFTGPU_COHERENT", coherent), ("SOFTGPU_VULKAN", vulkan), ("SOFTGPU_STRICT", strict)] {
+        let switches = [
+            ("SOFTGPU_COHERENT", coherent),
+            ("SOFTGPU_VULKAN", vulkan),
+            ("SOFTGPU_STRICT", strict),
+            ("SOFTGPU_RACES", races),
+        ];
+        for (name, value) in switches {
             if value > 1 {
                 return Err(SettingsError { name, value: value.to_string(), want: SWITCH });
             }
@@ -140,6 +151,7 @@ impl Settings {
             without,
             strict: strict == 1,
             quarantine,
+            races: races == 1,
             seed,
             attributes,
         };
@@ -239,6 +251,7 @@ mod tests {
             ("SOFTGPU_VULKAN", "yes"),
             ("SOFTGPU_VERSION", "13030"),
             ("SOFTGPU_STRICT", "2"),
+            ("SOFTGPU_RACES", "2"),
             ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();

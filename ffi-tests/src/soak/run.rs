@@ -42,6 +42,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     // Settings are the process's, and read when the driver starts.
     let mut settings = softgpu::Settings::from_environment().map_err(|error| error.to_string())?;
     settings.seed = settings.seed.or(Some(options.seed));
+    // Whether work that may overlap does not happen to do so: whatever the delays, a missing order shows.
+    settings.races = true;
     softgpu::configure(settings).map_err(|error| error.to_string())?;
     let work: Vec<Work> = WORK.into_iter().filter(|work| options.wants(work.name)).collect();
     let names: Vec<_> = work.iter().map(|work| work.name).collect();

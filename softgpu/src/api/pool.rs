@@ -60,6 +60,7 @@ driver_calls! {
         }
         let block = global.memory.remove(dptr, |block| matches!(block.origin, Origin::Pool | Origin::Device));
         let block = block.ok_or_else(|| global.memory.wrong_free("cuMemFreeAsync", dptr))?;
+        stream.touch_block("cuMemFreeAsync", &block);
         if stream.is_idle() {
             check_idle("cuMemFreeAsync", &block, 1);
             return Ok(());
@@ -190,7 +191,9 @@ fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdevicept
     }
     if !recorded {
         capture::check_unsafe(global)?;
-        return Ok(pool.allocate(global, size)?.base);
+        let block = pool.allocate(global, size)?;
+        stream.touch_block("cuMemAllocAsync", &block);
+        return Ok(block.base);
     }
     // A graph's memory is a device's, and no other process's.
     if pool.place != Place::Device || pool.shared().is_some() {

@@ -1,10 +1,10 @@
 //! Semaphores of other APIs.
 
 use crate::call::{Result, driver_calls, ensure, put};
-use crate::state::Global;
 use crate::state::context::current;
 use crate::state::semaphore::Semaphore;
 use crate::state::stream::Stream;
+use crate::state::{Global, races};
 use cuda_sys::{
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUexternalSemaphore, CUexternalSemaphoreHandleType, CUresult, CUstream,
@@ -45,7 +45,11 @@ driver_calls! {
     ) {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
-        stream.perform(move || semaphores.iter().for_each(|semaphore| semaphore.signal()))
+        let moment = stream.moment();
+        stream.perform(move || {
+            races::observe(&moment);
+            semaphores.iter().for_each(|semaphore| semaphore.signal());
+        })
     }
 
     /// Lets later work of a stream wait for semaphores.
@@ -57,6 +61,7 @@ driver_calls! {
     ) {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
+        stream.blur();
         stream.perform(move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
     }
 

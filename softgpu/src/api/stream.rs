@@ -5,7 +5,7 @@ use crate::call::{Result, driver_calls, ensure, host_function, put};
 use crate::state::context::{Role, current};
 use crate::state::memory::{Range, Use};
 use crate::state::stream::Stream;
-use crate::state::{Global, capture};
+use crate::state::{Global, capture, races};
 use cuda_sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUhostFn, CUresult, CUstream,
     CUstreamWaitValue_flags, cuuint32_t, cuuint64_t,
@@ -39,7 +39,10 @@ driver_calls! {
     fn cuStreamQuery[Started](hStream: CUstream) {
         let stream = Stream::find(Global::get()?, hStream)?;
         capture::check_settled(&stream)?;
-        if stream.is_idle() { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
+        let moment = stream.moment();
+        ensure_ready(stream.is_idle())?;
+        stream.settle(&moment);
+        Ok(())
     }
 
     /// Waits for a stream's work.
@@ -89,8 +92,10 @@ driver_calls! {
     fn cuLaunchHostFunc[Started](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
         let stream = Stream::find(Global::get()?, hStream)?;
         let function = fn_.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let data = Forwarded(userData);
+        let (data, moment) = (Forwarded(userData), stream.moment());
         stream.perform(move || {
+            // It may tell the program so.
+            races::observe(&moment);
             // SAFETY: the caller of cuLaunchHostFunc vouches that the function takes this argument on any thread, at
             // each launch of what the stream records.
             host_function(|| unsafe { function(data.get()) });
@@ -116,6 +121,10 @@ driver_calls! {
     fn cuStreamWriteValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
         write_value(stream, addr, 8, value, flags)
     }
+}
+
+fn ensure_ready(done: bool) -> Result {
+    if done { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
 }
 
 fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
@@ -202,6 +211,7 @@ fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, f
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     let context = stream.context.clone();
+    stream.blur();
     stream.perform_on(word, move |word| {
         let mut turns = 0_u32;
         while !meets(word, value, comparison) && context.is_alive() {
@@ -220,5 +230,10 @@ fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, 
     let word = word(&stream, address, size, Use::Write)?;
     // A write without a barrier is refused too.
     ensure(flags == 0)?;
-    stream.perform_on(word, move |word| store(word, value))
+    let moment = stream.moment();
+    stream.perform_on(word, move |word| {
+        // Before the word tells the host.
+        races::observe(&moment);
+        store(word, value);
+    })
 }

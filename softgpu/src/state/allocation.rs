@@ -9,6 +9,7 @@ use super::memory::Use;
 use super::mirror::Mirror;
 use super::notes::Notes;
 use super::pool::{Pool, Share};
+use super::races::Remembered;
 use super::sync::lock;
 use super::virtual_memory::Mapped;
 use crate::call::Result;
@@ -117,6 +118,8 @@ pub(crate) struct Allocation {
 /// What goes back when a block is dropped: pages to the system, and their size to the device and the pool.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// Ends before the storage, which others may get then.
+    _orders: Remembered,
     storage: Storage,
     _charge: Option<Charge>,
     _share: Option<Share>,
@@ -146,7 +149,12 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held { storage, _charge: charge, _share: None },
+            held: Held {
+                _orders: Remembered(storage.access()..storage.access() + size),
+                storage,
+                _charge: charge,
+                _share: None,
+            },
         }
     }
 
@@ -173,7 +181,12 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held { storage, _charge: charge, _share: share },
+            held: Held {
+                _orders: Remembered(storage.access()..storage.access() + size),
+                storage,
+                _charge: charge,
+                _share: share,
+            },
         }
     }
 
@@ -195,7 +208,12 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held { storage, _charge: None, _share: None },
+            held: Held {
+                _orders: Remembered(storage.access()..storage.access() + size),
+                storage,
+                _charge: None,
+                _share: None,
+            },
         }
     }
 
@@ -216,7 +234,12 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held { storage, _charge: None, _share: None },
+            held: Held {
+                _orders: Remembered(storage.access()..storage.access() + size),
+                storage,
+                _charge: None,
+                _share: None,
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Global;
 use super::handle::next_sequence;
 use super::queue::{Point, Queue};
+use super::races::{self, Moment, QueueId, Touched};
 use super::sync::lock;
 use crate::call::Result;
 use crate::rig;
@@ -134,6 +135,31 @@ impl Context {
         }
     }
 
+    /// The other streams that new work of a stream in this role comes after.
+    pub(crate) fn joined(&self, role: Role) -> Vec<QueueId> {
+        match role {
+            Role::NonBlocking => Vec::new(),
+            Role::Blocking => vec![self.legacy.id],
+            Role::Legacy => self.ids(|role| role == Role::Blocking),
+        }
+    }
+
+    fn ids(&self, select: impl Fn(Role) -> bool) -> Vec<QueueId> {
+        let queues = lock(&self.queues);
+        let ids = queues.iter().filter(|(role, _)| select(*role)).filter_map(|(_, queue)| Some(queue.upgrade()?.id));
+        ids.collect()
+    }
+
+    /// The ends of the present work of streams, before they are waited for.
+    fn ends(&self, select: impl Fn(Role) -> bool) -> Vec<(QueueId, Moment)> {
+        if !races::is_on() {
+            return Vec::new();
+        }
+        let mut ids = self.ids(select);
+        ids.push(self.legacy.id);
+        ids.into_iter().map(|id| (id, races::moment(id, &[]))).collect()
+    }
+
     fn pending(&self, select: impl Fn(Role) -> bool) -> Vec<Point> {
         let queues = lock(&self.queues);
         queues.iter().filter(|(role, _)| select(*role)).filter_map(|(_, queue)| queue.upgrade()?.pending()).collect()
@@ -141,21 +167,37 @@ impl Context {
 
     /// Waits for all work.
     pub(crate) fn synchronize(&self) {
+        let ends = self.ends(|_| true);
         for point in self.pending(|_| true) {
             point.wait();
         }
         if let Some(point) = self.legacy.pending() {
             point.wait();
         }
+        ends.iter().for_each(|(id, moment)| races::settle(*id, moment));
     }
 
     /// Waits for what a synchronous call comes after: the legacy default stream.
     pub(crate) fn wait_legacy(&self) {
+        let ends = self.ends(|role| role == Role::Blocking);
         for point in self.before(Role::Legacy) {
             point.wait();
         }
         if let Some(point) = self.legacy.pending() {
             point.wait();
+        }
+        ends.iter().for_each(|(id, moment)| races::settle(*id, moment));
+    }
+
+    /// Notes the bytes that a synchronous call touches, on the legacy default stream; `waits` if it ends after its work.
+    pub(super) fn touch_now(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>, waits: bool) {
+        if !races::is_on() {
+            return;
+        }
+        let joined = self.joined(Role::Legacy);
+        races::touch(self.legacy.id, &joined, &touched(), call);
+        if waits {
+            races::observe(&races::moment(self.legacy.id, &joined));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::capture::{self, Place};
 use super::context::Context;
 use super::queue::Point;
+use super::races::{self, Moment};
 use super::shared_event::SharedEvent;
 use super::stream::Stream;
 use super::sync::lock;
@@ -37,6 +38,8 @@ struct Record {
     /// `None`: it passed at once.
     point: Option<Point>,
     time: Arc<OnceLock<Instant>>,
+    /// The work before it.
+    moment: Moment,
 }
 
 impl Event {
@@ -58,8 +61,10 @@ impl Event {
             *lock(&self.last) = Last::Capture(capture::place(stream)?);
             return Ok(());
         }
+        let moment = stream.moment();
         if let Some(shared) = self.shared.clone() {
             let recording = shared.record();
+            *lock(&self.last) = Last::Stream(Record { point: None, time: Arc::default(), moment });
             if stream.is_idle() {
                 shared.pass(recording);
                 return Ok(());
@@ -76,20 +81,26 @@ impl Event {
                 let _ = time.set(Instant::now());
             })?)
         };
-        *lock(&self.last) = Last::Stream(Record { point, time });
+        *lock(&self.last) = Last::Stream(Record { point, time, moment });
         Ok(())
     }
 
     /// Whether it has passed, or was never recorded.
     pub(crate) fn passed(&self) -> bool {
-        match &self.shared {
+        let moment = self.moment();
+        let passed = match &self.shared {
             Some(shared) => shared.pending().is_none(),
             None => self.pending().is_none(),
+        };
+        if passed {
+            races::observe(&moment);
         }
+        passed
     }
 
     /// Waits until it has passed.
     pub(crate) fn wait(&self) {
+        let moment = self.moment();
         if let Some(shared) = &self.shared {
             if let Some(recording) = shared.pending() {
                 shared.wait(recording, || self.context.is_alive());
@@ -97,6 +108,7 @@ impl Event {
         } else if let Some(point) = self.pending() {
             point.wait();
         }
+        races::observe(&moment);
     }
 
     /// Lets later work of a stream wait until it has passed, as it was last recorded.
@@ -110,7 +122,10 @@ impl Event {
             let isolation = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
             return if never { Ok(()) } else { Err(capture::refuse(stream, isolation)) };
         }
+        stream.follow(&self.moment());
         if let Some(shared) = self.shared.clone() {
+            // Another process may have recorded it.
+            stream.blur();
             let Some(recording) = shared.pending() else { return Ok(()) };
             let context = stream.context.clone();
             return stream.submit(Vec::new(), move || shared.wait(recording, || context.is_alive())).map(drop);
@@ -118,6 +133,14 @@ impl Event {
         match self.pending() {
             Some(point) => stream.submit(vec![point], || ()).map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// The work before it, as it was last recorded here.
+    fn moment(&self) -> Moment {
+        match &*lock(&self.last) {
+            Last::Stream(record) => record.moment.clone(),
+            Last::Never | Last::Capture(_) => Moment::default(),
         }
     }
 

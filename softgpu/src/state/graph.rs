@@ -7,6 +7,7 @@ use super::graph_memory::GraphBlock;
 use super::handle::{handle_of, next_sequence};
 use super::memory::{Range, RangeOfLaunch};
 use super::queue::Point;
+use super::races::{self, Moment};
 use super::stream::Stream;
 use super::sync::lock;
 use crate::call::{Result, ensure};
@@ -19,10 +20,13 @@ use std::sync::{Arc, Mutex};
 /// One run of a piece of work.
 pub(crate) type Run = Box<dyn FnOnce() + Send>;
 
+/// Readies a run on a stream; an error where memory that it uses is gone.
+type Ready = dyn Fn(&Stream) -> Result<Run> + Send + Sync;
+
 /// What a node does.
 pub(crate) enum Work {
-    /// Readies a run; an error where memory that it uses is gone.
-    Again(Box<dyn Fn() -> Result<Run> + Send + Sync>),
+    /// Done anew at each launch.
+    Again(Box<Ready>),
     /// Lets a block have memory.
     Allocate(Allocated),
     /// Takes a block's memory back.
@@ -42,7 +46,7 @@ impl Work {
     /// Work that needs no memory to be held for it.
     pub(crate) fn plain(run: impl Fn() + Send + Sync + 'static) -> Self {
         let run = Arc::new(run);
-        Self::Again(Box::new(move || {
+        Self::Again(Box::new(move |_| {
             let run = run.clone();
             Ok(Box::new(move || run()))
         }))
@@ -51,7 +55,7 @@ impl Work {
     /// Work on a range of memory, which each launch finds anew.
     pub(crate) fn on(range: &Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Self {
         let (range, run) = (RangeOfLaunch::new(range), Arc::new(run));
-        Self::Again(Box::new(move || {
+        Self::Again(Box::new(move |_| {
             let (range, run) = (range.find()?, run.clone());
             Ok(Box::new(move || run(&range)))
         }))
@@ -155,7 +159,7 @@ pub(crate) struct Executable {
     single: Option<Arc<AtomicBool>>,
     auto_free: bool,
     /// The end of the last launch: the next one waits for it.
-    last: Mutex<Option<Point>>,
+    last: Mutex<Option<(Point, Moment)>>,
 }
 
 impl Executable {
@@ -176,12 +180,20 @@ impl Executable {
         ensure(self.auto_free || live.is_empty())?;
         self.hold()?;
         let mut runs: Vec<Run> = live.into_iter().map(freeing).collect();
-        runs.extend(self.ready());
-        // What the launch uses lives to its end.
-        let this = self.clone();
-        runs.push(Box::new(move || drop(this)));
+        if let Some((_, moment)) = &*last {
+            stream.follow(moment);
+        }
+        runs.extend(self.ready(stream));
+        // What the launch uses lives to its end, which functions of the host among its nodes may have told.
+        let (this, moment) = (self.clone(), stream.moment());
+        let end = moment.clone();
+        runs.push(Box::new(move || {
+            races::observe(&end);
+            drop(this);
+        }));
         for run in runs {
-            *last = Some(stream.push(last.iter().cloned().collect(), run)?);
+            let after = last.iter().map(|(point, _)| point.clone()).collect();
+            *last = Some((stream.push(after, run)?, moment.clone()));
         }
         Ok(())
     }
@@ -205,11 +217,11 @@ impl Executable {
     }
 
     /// One run of every node, each after those that it depends on.
-    fn ready(&self) -> Vec<Run> {
+    fn ready(&self, stream: &Stream) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for node in &self.nodes {
             match &node.work {
-                Work::Again(ready) => match ready() {
+                Work::Again(ready) => match ready(stream) {
                     Ok(run) => runs.push(run),
                     // A device would touch an address where nothing is.
                     Err(_) => self.context.fail(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),

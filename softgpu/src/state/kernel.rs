@@ -1,6 +1,7 @@
 //! The built-in kernels: what "device work" is here.
 
 mod strided;
+mod touched;
 
 use super::Global;
 use super::capture;
@@ -8,6 +9,7 @@ use super::context::Context;
 use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
+use super::races;
 use super::ring::{Patience, Ring};
 use super::stream::Stream;
 use crate::call::{Result, ensure};
@@ -200,6 +202,12 @@ impl Launch {
             _ => None,
         };
         let held = copy.and_then(|copy| self.memory_of(&copy).ok());
+        if races::is_on() {
+            match self.touched() {
+                Some(touched) => stream.touch(self.builtin.name(), || touched),
+                None => stream.blur(),
+            }
+        }
         stream.push(Vec::new(), move || self.run(held.as_ref())).map(drop)
     }
 

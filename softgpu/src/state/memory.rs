@@ -2,6 +2,7 @@
 
 pub(crate) use super::allocation::{Allocation, Origin, Storage};
 use super::keep;
+use super::races::Touched;
 use super::sync::{lock, read, write};
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
@@ -193,6 +194,19 @@ impl Range {
     /// A range of the program's own memory.
     pub(crate) fn of_program(address: usize, length: usize) -> Self {
         Self { address, length, block: None, more: Vec::new() }
+    }
+
+    /// All of a block.
+    pub(crate) fn of_block(block: &Arc<Allocation>) -> Self {
+        Self { address: block.access, length: block.size, block: Some(block.clone()), more: Vec::new() }
+    }
+
+    /// Bytes of it, as orders are kept of them; none of the program's own memory.
+    pub(crate) fn touched(&self, bytes: core::ops::Range<usize>, purpose: Use) -> Option<Touched> {
+        let block = self.block.as_ref()?;
+        let bytes = self.address + bytes.start..self.address + bytes.end;
+        let shown = block.base + (bytes.start - block.access) as u64;
+        Some(Touched { bytes, write: purpose == Use::Write, shown, block: Some(block.sequence) })
     }
 
     /// Reports what the CPU wrote here and did not flush, before a device reads it.

@@ -19,6 +19,7 @@ pub(crate) mod notes;
 pub(crate) mod place_pools;
 pub(crate) mod pool;
 pub(crate) mod queue;
+pub(crate) mod races;
 mod ring;
 pub(crate) mod semaphore;
 pub(crate) mod shared_event;
@@ -114,6 +115,7 @@ impl Global {
         watch_forks();
         keep::set_quarantine(settings.quarantine);
         queue::set_seed(settings.seed);
+        races::set(settings.races);
         if settings.strict || settings.quarantine > 0 {
             watch::install();
         }

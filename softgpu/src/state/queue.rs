@@ -1,5 +1,6 @@
 //! Work done in order by a worker thread of its own.
 
+use super::races::{self, QueueId};
 use super::sync::lock;
 use crate::call::Result;
 use cuda_sys::CUresult;
@@ -14,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A first-in, first-out queue of work. Each piece gets the next ticket.
 pub(crate) struct Queue {
+    /// By which orders of work are kept.
+    pub(crate) id: QueueId,
     /// From which delays follow, if work is to be delayed.
     seed: Option<u64>,
     inner: Mutex<Inner>,
@@ -62,6 +65,7 @@ impl Queue {
         let seed = SEED.load(Ordering::Relaxed);
         let seed = (seed != 0).then(|| seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
         Arc::new(Self {
+            id: races::next_id(),
             seed,
             inner: Mutex::default(),
             changed: Condvar::new(),
@@ -168,6 +172,12 @@ impl Delays {
             4..7 => std::thread::sleep(Duration::from_micros(number >> 8 & 0xff)),
             _ => std::thread::sleep(Duration::from_micros(500 + (number >> 8 & 0x7ff))),
         }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        races::end(self.id);
     }
 }
 

@@ -5,8 +5,9 @@ use super::capture;
 use super::context::{Context, Role, current};
 use super::graph::Work;
 use super::handle::next_sequence;
-use super::memory::Range;
+use super::memory::{Allocation, Range, Use};
 use super::queue::{Point, Queue};
+use super::races::{self, Moment, Touched};
 use crate::call::Result;
 use cuda_sys::{CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
@@ -75,6 +76,38 @@ impl Stream {
         Arc::as_ptr(&self.queue).addr()
     }
 
+    /// The end of its present work, for orders.
+    pub(crate) fn moment(&self) -> Moment {
+        if races::is_on() { races::moment(self.queue.id, &self.context.joined(self.role)) } else { Moment::default() }
+    }
+
+    /// Lets its later work come after a moment.
+    pub(crate) fn follow(&self, moment: &Moment) {
+        races::follow(self.queue.id, moment);
+    }
+
+    /// Its later work comes after what nobody sees from here.
+    pub(crate) fn blur(&self) {
+        races::blur(self.queue.id);
+    }
+
+    /// Notes the bytes that its next work touches.
+    pub(crate) fn touch(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) {
+        if races::is_on() {
+            races::touch(self.queue.id, &self.context.joined(self.role), &touched(), call);
+        }
+    }
+
+    /// Notes that its next work is the begin or the end of a block.
+    pub(crate) fn touch_block(&self, call: &'static str, block: &Arc<Allocation>) {
+        self.touch(call, || Range::of_block(block).touched(0..block.size, Use::Write).into_iter().collect());
+    }
+
+    /// The host has seen that all work up to a moment is done, of which this stream has no more.
+    pub(crate) fn settle(&self, moment: &Moment) {
+        races::settle(self.queue.id, moment);
+    }
+
     /// Gives it work: it is done after all earlier work, or recorded to be done at each launch.
     pub(crate) fn perform(&self, run: impl Fn() + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
@@ -116,7 +149,9 @@ impl Stream {
 
     /// Waits for the present work.
     pub(crate) fn synchronize(&self) {
+        let moment = self.moment();
         self.pending().iter().for_each(Point::wait);
+        self.settle(&moment);
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -125,6 +160,10 @@ impl Stream {
 
     /// Lets the worker end after the present work.
     pub(crate) fn close(&self) {
+        if self.role == Role::Blocking {
+            // The default stream waits for its work also when it is gone.
+            races::follow(self.context.legacy().id, &self.moment());
+        }
         self.queue.close();
     }
 

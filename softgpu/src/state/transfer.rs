@@ -4,7 +4,8 @@ use super::Global;
 use super::capture;
 use super::context::current;
 use super::graph::Work;
-use super::memory::{Range, RangeOfLaunch};
+use super::memory::{Range, RangeOfLaunch, Use};
+use super::races::{self, Touched};
 use super::stream::Stream;
 use crate::call::Result;
 use cuda_sys::CUstream;
@@ -22,6 +23,16 @@ pub(crate) struct Rows {
 pub(crate) struct Side {
     pub(crate) range: Range,
     pub(crate) pitch: usize,
+}
+
+impl Side {
+    /// The bytes of rows.
+    fn touched(&self, rows: Rows, purpose: Use) -> impl Iterator<Item = Touched> {
+        (0..rows.count).filter_map(move |row| {
+            let start = row * self.pitch;
+            self.range.touched(start..start + rows.width, purpose)
+        })
+    }
 }
 
 impl From<Range> for Side {
@@ -67,6 +78,7 @@ impl Copy {
         context.wait_legacy();
         self.from.range.check_waited("a copy");
         self.to.range.check_waited("a copy");
+        context.touch_now("a copy", || self.touched(), waits);
         self.run();
         Ok(())
     }
@@ -82,6 +94,7 @@ impl Copy {
         self.to.range.check_live("a copy")?;
         let wait = self.to.range.is_pageable();
         let writes = self.to.range.to_be_written();
+        stream.touch("a copy", || self.touched());
         if self.from.range.is_pageable() && !wait {
             let staged = self.stage();
             stream.submit(Vec::new(), move || {
@@ -98,9 +111,11 @@ impl Copy {
             self.run();
             drop(writes);
         };
+        let moment = stream.moment();
         let point = stream.submit(Vec::new(), run)?;
         if wait {
             point.wait();
+            races::observe(&moment);
         }
         Ok(())
     }
@@ -109,16 +124,22 @@ impl Copy {
     fn recorded(self) -> Work {
         let ranges = [RangeOfLaunch::new(&self.to.range), RangeOfLaunch::new(&self.from.range)];
         let ([to_pitch, from_pitch], rows) = ([self.to.pitch, self.from.pitch], self.rows);
-        Work::Again(Box::new(move || {
+        Work::Again(Box::new(move |stream| {
             let [to, from] = &ranges;
             let to = Side { range: to.find()?, pitch: to_pitch };
             let copy = Copy { to, from: Side { range: from.find()?, pitch: from_pitch }, rows };
             let writes = copy.to.range.to_be_written();
+            stream.touch("a graph's copy", || copy.touched());
             Ok(Box::new(move || {
                 copy.run();
                 drop(writes);
             }))
         }))
+    }
+
+    fn touched(&self) -> Vec<Touched> {
+        let written = self.to.touched(self.rows, Use::Write);
+        written.chain(self.from.touched(self.rows, Use::Read)).collect()
     }
 
     /// The source's bytes, row after row.
@@ -177,13 +198,19 @@ impl Fill {
         }
     }
 
+    fn touched(&self) -> Vec<Touched> {
+        self.to.touched(self.rows, Use::Write).collect()
+    }
+
     /// Fills now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         let context = current(Global::get()?)?;
-        capture::check_synchronous(&context, !self.to.range.is_on_device())?;
+        let waits = !self.to.range.is_on_device();
+        capture::check_synchronous(&context, waits)?;
         self.to.range.check_live("a fill")?;
         context.wait_legacy();
         self.to.range.check_waited("a fill");
+        context.touch_now("a fill", || self.touched(), waits);
         self.run();
         Ok(())
     }
@@ -196,6 +223,7 @@ impl Fill {
         }
         self.to.range.check_live("a fill")?;
         let writes = self.to.range.to_be_written();
+        stream.touch("a fill", || self.touched());
         let run = move || {
             self.run();
             drop(writes);
@@ -206,9 +234,10 @@ impl Fill {
     /// The fill as a graph does it.
     fn recorded(self) -> Work {
         let (range, pitch, rows, word) = (RangeOfLaunch::new(&self.to.range), self.to.pitch, self.rows, self.word);
-        Work::Again(Box::new(move || {
+        Work::Again(Box::new(move |stream| {
             let fill = Fill { to: Side { range: range.find()?, pitch }, rows, word };
             let writes = fill.to.range.to_be_written();
+            stream.touch("a graph's fill", || fill.touched());
             Ok(Box::new(move || {
                 fill.run();
                 drop(writes);

@@ -40,16 +40,28 @@ impl Strided {
         [span(self.to, |axis| axis.1), span(self.from, |axis| axis.2)]
     }
 
-    /// Copies, byte by byte.
+    /// How many bytes a word has.
+    pub(super) fn word_size(&self) -> usize {
+        self.word as usize
+    }
+
+    /// Copies, byte by byte, between the two ranges that are [spanned](Self::spans).
     pub(super) fn run(&self, to: &Range, from: &Range) {
-        let mut index = vec![0_u64; self.axes.len()];
-        let (mut to_place, mut from_place) =
-            (self.to as i64 - to.address as i64, self.from as i64 - from.address as i64);
-        loop {
-            for n in 0..self.word as usize {
-                let value = byte(from, from_place as usize + n).load(Ordering::Relaxed);
-                byte(to, to_place as usize + n).store(value, Ordering::Relaxed);
+        self.each(|to_place, from_place| {
+            for n in 0..self.word_size() {
+                let value = byte(from, from_place + n).load(Ordering::Relaxed);
+                byte(to, to_place + n).store(value, Ordering::Relaxed);
             }
+        });
+    }
+
+    /// Goes through all words: where each goes, and where it comes from, counted from where the spans begin.
+    pub(super) fn each(&self, mut visit: impl FnMut(usize, usize)) {
+        let mut index = vec![0_u64; self.axes.len()];
+        let [to, from] = self.spans();
+        let (mut to_place, mut from_place) = (self.to as i64 - to.0 as i64, self.from as i64 - from.0 as i64);
+        loop {
+            visit(to_place as usize, from_place as usize);
             let mut axis = 0;
             loop {
                 let Some(&(extent, to_stride, from_stride)) = self.axes.get(axis) else { return };

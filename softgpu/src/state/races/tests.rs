@@ -1,0 +1,178 @@
+use super::*;
+
+const A: QueueId = 1;
+const B: QueueId = 2;
+const C: QueueId = 3;
+
+fn bytes(bytes: Range<usize>, write: bool) -> [Touched; 1] {
+    [Touched { shown: bytes.start as u64, bytes, write, block: None }]
+}
+
+impl Races {
+    fn write(&mut self, queue: QueueId, range: Range<usize>) -> Option<&'static str> {
+        self.touch(queue, &[], &bytes(range, true), "a write").map(|(before, ..)| before)
+    }
+
+    fn read(&mut self, queue: QueueId, range: Range<usize>) -> Option<&'static str> {
+        self.touch(queue, &[], &bytes(range, false), "a read").map(|(before, ..)| before)
+    }
+}
+
+#[test]
+fn work_of_one_stream_has_an_order_and_reads_need_none() {
+    let mut races = Races::default();
+    assert_eq!((races.write(A, 0..10), races.read(A, 5..20), races.write(A, 3..30)), (None, None, None));
+    assert_eq!((races.read(B, 30..40), races.read(C, 30..40)), (None, None));
+    assert_eq!(races.read(B, 29..31), Some("a write"));
+}
+
+#[test]
+fn writes_and_reads_of_two_streams_need_an_event_between_them() {
+    for (first, second) in [(true, true), (true, false), (false, true)] {
+        for waits in [true, false] {
+            let mut races = Races::default();
+            let name = if first { "a write" } else { "a read" };
+            assert!(races.touch(A, &[], &bytes(0..10, first), name).is_none());
+            let event = races.moment(A, &[]);
+            if waits {
+                races.follow(B, &event);
+            }
+            let found = races.touch(B, &[], &bytes(9..12, second), "later").map(|(before, ..)| before);
+            assert_eq!(found, (!waits).then_some(name), "{first} {second} {waits}");
+        }
+    }
+}
+
+#[test]
+fn an_event_stands_for_what_was_before_it_alone_and_is_handed_on() {
+    let mut races = Races::default();
+    races.write(A, 0..1);
+    let early = races.moment(A, &[]);
+    races.write(A, 1..2);
+    races.follow(B, &early);
+    assert_eq!((races.write(B, 0..1), races.write(B, 1..2)), (None, Some("a write")));
+    let handed_on = races.moment(B, &[]);
+    races.follow(C, &handed_on);
+    assert_eq!((races.read(C, 0..1), races.read(C, 1..2)), (None, None), "B wrote both last");
+    assert_eq!(races.write(A, 0..1), Some("a write"), "A does not wait for B");
+}
+
+#[test]
+fn a_write_has_to_wait_for_every_reader() {
+    let mut races = Races::default();
+    races.read(A, 0..10);
+    races.read(B, 5..15);
+    let event = races.moment(B, &[]);
+    races.follow(C, &event);
+    assert_eq!(races.write(C, 10..15), None);
+    assert_eq!(races.write(C, 0..6), Some("a read"));
+}
+
+#[test]
+fn what_the_host_has_seen_comes_before_what_is_begun_later() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    let end = races.moment(A, &[]);
+    races.write(A, 10..20);
+    races.observe(&end);
+    assert_eq!((races.write(B, 0..10), races.write(B, 10..20)), (None, Some("a write")));
+}
+
+#[test]
+fn streams_that_wait_for_others_by_their_kind_are_joined() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    assert!(races.touch(B, &[A], &bytes(0..10, true), "on the default stream").is_none());
+    assert!(races.touch(A, &[B], &bytes(0..10, true), "on a blocking stream").is_none());
+    assert_eq!(races.write(B, 0..10), Some("on a blocking stream"));
+}
+
+#[test]
+fn nothing_is_said_of_work_after_a_wait_for_a_word_until_the_host_has_waited() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    races.blur(B);
+    assert_eq!(races.write(B, 0..10), None);
+    let event = races.moment(B, &[]);
+    races.follow(C, &event);
+    assert_eq!(races.write(C, 0..10), None, "it comes after what is not known");
+    let end = races.moment(B, &[]);
+    races.settle(B, &end);
+    races.write(A, 0..10);
+    assert_eq!(races.write(B, 0..10), Some("a write"));
+}
+
+#[test]
+fn queues_that_end_are_forgotten_when_their_work_was_seen() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    races.end(A);
+    assert_eq!(races.write(B, 0..5), Some("a write"), "its work goes on");
+    let end = races.moment(A, &[]);
+    races.observe(&end);
+    assert_eq!(races.write(B, 5..10), None);
+    assert!(!races.lines.contains_key(&A) && !races.host.contains_key(&A));
+}
+
+#[test]
+fn bytes_that_are_given_back_are_new_to_who_gets_them() {
+    let mut races = Races::default();
+    races.write(A, 0..30);
+    races.forget(&(10..20));
+    assert_eq!(races.write(B, 10..20), None);
+    assert_eq!((races.write(B, 9..10), races.write(B, 20..21)), (Some("a write"), Some("a write")));
+}
+
+/// Random work on few bytes, against a list of all work with every pair's order.
+#[test]
+fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
+    let mut random = 1_u64;
+    let mut number = |below: u64| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33) % below
+    };
+    let mut seen = [0_usize; 2];
+    for _ in 0..300 {
+        let mut races = Races::default();
+        // Of each piece of work its queue, its bytes, whether it writes; of each queue which of them come before its next.
+        let mut all: Vec<(QueueId, Range<usize>, bool)> = Vec::new();
+        let (mut ahead, mut host) = (vec![vec![false; 64]; 4], vec![false; 64]);
+        let mut events: Vec<(Clock, Vec<bool>)> = Vec::new();
+        for _ in 0..40 {
+            let queue = 1 + number(3);
+            let known = &mut ahead[queue as usize];
+            match number(6) {
+                0 => events.push((races.moment(queue, &[]), known.clone())),
+                1 if !events.is_empty() => {
+                    let (clock, passed) = &events[number(events.len() as u64) as usize];
+                    races.follow(queue, clock);
+                    known.iter_mut().zip(passed).for_each(|(known, passed)| *known |= passed);
+                }
+                2 if !events.is_empty() && number(4) == 0 => {
+                    let (clock, passed) = &events[number(events.len() as u64) as usize];
+                    races.observe(clock);
+                    host.iter_mut().zip(passed).for_each(|(host, passed)| *host |= passed);
+                }
+                _ => {
+                    let start = number(8) as usize;
+                    let (range, write) = (start..start + 1 + number(4) as usize, number(2) == 0);
+                    known.iter_mut().zip(&host).for_each(|(known, host)| *known |= host);
+                    // What matters is the last write of each byte, and the reads since.
+                    let mut conflict = false;
+                    for byte in range.clone() {
+                        let touched = |n: &usize| all[*n].1.contains(&byte);
+                        let last = (0..all.len()).rev().filter(touched).find(|n| all[*n].2);
+                        let since = (last.map_or(0, |n| n + 1)..all.len()).filter(touched).filter(|_| write);
+                        conflict |= last.into_iter().chain(since).any(|n| !known[n]);
+                    }
+                    let found = races.touch(queue, &[], &bytes(range.clone(), write), "work").is_some();
+                    assert_eq!(found, conflict, "{all:?}, then {queue} {range:?} {write}");
+                    seen[usize::from(found)] += 1;
+                    known[all.len()] = true;
+                    all.push((queue, range, write));
+                }
+            }
+        }
+    }
+    assert!(seen[0] > 1000 && seen[1] > 1000, "{seen:?}");
+}
