@@ -102,6 +102,30 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
+/// Copies `length` bytes between two pieces of memory that others may use at the same time.
+///
+/// # Safety
+///
+/// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. No Rust
+/// reference to the destination is alive.
+#[inline]
+pub(crate) unsafe fn pass(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
+    while length > 0 {
+        let word = word(source.addr() | destination.addr(), length);
+        // SAFETY: `word` bytes are left on both sides, and both are aligned to them.
+        unsafe {
+            match word {
+                8 => destination.cast::<u64>().write_volatile(source.cast::<u64>().read_volatile()),
+                4 => destination.cast::<u32>().write_volatile(source.cast::<u32>().read_volatile()),
+                2 => destination.cast::<u16>().write_volatile(source.cast::<u16>().read_volatile()),
+                _ => destination.write_volatile(source.read_volatile()),
+            }
+            (source, destination) = (source.add(word), destination.add(word));
+        }
+        length -= word;
+    }
+}
+
 /// Divides a copy at an address into what comes before the first multiple of `unit`, whole units, and the rest: the size of
 /// the head in bytes, the number of units, and where the rest begins.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
@@ -203,6 +227,11 @@ mod tests {
     fn loads_copy_every_length_at_every_alignment_and_nothing_else() {
         copies_exactly(load);
         copies_exactly(load_words);
+    }
+
+    #[test]
+    fn copies_between_shared_memories_copy_every_length_at_every_alignment_and_nothing_else() {
+        copies_exactly(pass);
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub(super) struct HostMemory<'memory> {
     pub start: *mut u8,
     pub size: usize,
     /// Keeps the memory alive, where it is not borrowed.
-    #[expect(dead_code, reason = "held for its drop")]
     pub owner: Option<ForeignOwner>,
     pub borrow: PhantomData<&'memory ()>,
 }
@@ -41,6 +40,11 @@ impl Memory<'_> {
             Memory::Shared(buffer) => Some(buffer),
             Memory::Host(_) => None,
         }
+    }
+
+    /// Whether it is a slice's, which nobody else writes.
+    pub fn is_slice(&self) -> bool {
+        matches!(self, Memory::Host(HostMemory { owner: None, .. }))
     }
 
     /// The memory for a shorter time.

@@ -196,7 +196,7 @@ impl<'a> Hands<'a> {
                 (Buffer::from_slice(resource, &bytes, &stream)?, bytes)
             }
         };
-        Ok(Held { buffer, model, from: source.name })
+        Ok(Held::new(buffer, model, source.name))
     }
 
     /// One of its buffers, to be given back by [`keep`](Self::keep) unless it fails; a new one if there are few.
@@ -228,8 +228,13 @@ impl<'a> Hands<'a> {
     /// They differ.
     pub fn same(&self, what: &str, seen: &[u8], expected: &[u8]) -> Done {
         crate::same(what, seen, expected)?;
-        self.account.verified(seen.len());
+        self.verified(seen.len());
         Ok(())
+    }
+
+    /// Counts bytes that were compared.
+    pub fn verified(&self, length: usize) {
+        self.account.verified(length);
     }
 
     /// That something is so.

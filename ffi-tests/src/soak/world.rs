@@ -186,7 +186,7 @@ impl World {
     pub fn settle(&self) -> core::result::Result<(), String> {
         let words = |error: Error| format!("at the end of a round, without faults: {error}");
         while let Some(held) = self.take_left() {
-            crate::same(held.from, &held.buffer.to_vec().map_err(words)?, &held.model)?;
+            held.same(&held.buffer.to_vec().map_err(words)?, 0..held.model.len())?;
         }
         self.context.synchronize().map_err(words)?;
         let live: Vec<u64> = self.pools.iter().map(|pool| pool.statistics().blocks.current).collect();

@@ -1,34 +1,43 @@
 //! Copies that the CPU does.
 
 use super::pattern::{Axis, Pattern};
+use crate::host_copy;
+
+/// Who may use the memories of a copy at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    /// Nobody else, or who only reads what is read.
+    Alone,
+    /// Others too: what is read and written is for them to order, but it must not be undefined.
+    Others,
+}
 
 /// Copies a pattern between two memories that begin at these addresses.
 ///
 /// # Safety
 ///
 /// All runs lie within memory that may be written and read, and no run of the destination overlaps another or the source.
-pub(super) unsafe fn copy(pattern: &Pattern, to: *mut u8, from: *const u8) {
-    // SAFETY: this function's contract, in all arms.
+/// No other uses the memories meanwhile, unless `users` says so.
+pub(super) unsafe fn copy(pattern: &Pattern, to: *mut u8, from: *const u8, users: Users) {
+    let width = pattern.width as usize;
+    // SAFETY: this function's contract, in all arms: each run is copied within it.
     unsafe {
-        match pattern.width {
-            1 => runs::<1>(pattern, to, from),
-            2 => runs::<2>(pattern, to, from),
-            4 => runs::<4>(pattern, to, from),
-            8 => runs::<8>(pattern, to, from),
-            12 => runs::<12>(pattern, to, from),
-            16 => runs::<16>(pattern, to, from),
-            _ => runs::<0>(pattern, to, from),
+        match (users, width) {
+            (Users::Others, _) => runs(pattern, to, from, |to, from| host_copy::pass(from, to, width)),
+            // Widths that the compiler knows.
+            (_, 1) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 1)),
+            (_, 2) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 2)),
+            (_, 4) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 4)),
+            (_, 8) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 8)),
+            (_, 12) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 12)),
+            (_, 16) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 16)),
+            _ => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, width)),
         }
     }
 }
 
-/// Runs of a width that the compiler knows; 0 stands for any.
-///
-/// # Safety
-///
-/// As [`copy`].
-unsafe fn runs<const WIDTH: usize>(pattern: &Pattern, to: *mut u8, from: *const u8) {
-    let width = if WIDTH == 0 { pattern.width as usize } else { WIDTH };
+/// Visits the beginnings of all runs.
+fn runs(pattern: &Pattern, to: *mut u8, from: *const u8, run: impl Fn(*mut u8, *const u8)) {
     let outer = match pattern.axes.split_last() {
         None => Pattern { axes: Default::default(), ..*pattern },
         Some((_, slower)) => Pattern { axes: slower.into(), ..*pattern },
@@ -37,8 +46,7 @@ unsafe fn runs<const WIDTH: usize>(pattern: &Pattern, to: *mut u8, from: *const 
     for (to_start, from_start) in outer.starts() {
         let (mut to, mut from) = (to.wrapping_offset(to_start as isize), from.wrapping_offset(from_start as isize));
         for _ in 0..inner.extent {
-            // SAFETY: this function's contract.
-            unsafe { from.copy_to_nonoverlapping(to, width) };
+            run(to, from);
             (to, from) = (to.wrapping_offset(inner.to as isize), from.wrapping_offset(inner.from as isize));
         }
     }

@@ -1,9 +1,10 @@
 //! Does the steps of a plan.
 
+use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::pattern::Pattern;
 use super::plan::{How, Place, Reached, Step, size_of_temporary};
-use super::{ViewCopyOptions, processor};
+use super::processor::{self, Users};
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
 use crate::memory::{DeviceMemory, DevicePool};
@@ -39,15 +40,19 @@ pub(super) struct Run<'a> {
 ///
 /// # Safety
 ///
-/// The pattern lies within both memories, which the CPU addresses and nobody else uses meanwhile; no run of the
-/// destination overlaps another or the source.
+/// The pattern lies within both memories, which the CPU addresses; no run of the destination overlaps another or the source.
 pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Memory<'_>) -> Result<()> {
     let ((first, end), (from_first, from_end)) = (pattern.written(), pattern.read());
     from.fetch(from_first, from_end - from_first)?;
     to.fetch(first, end - first)?;
     // SAFETY: this function's contract; the device work on both is done.
-    unsafe { processor::copy(pattern, to.host_pointer(), from.host_pointer()) };
+    unsafe { processor::copy(pattern, to.host_pointer(), from.host_pointer(), users(to, from)) };
     to.post(first, end - first)
+}
+
+/// Whether others may use one of the memories: all but slices may be shared.
+fn users(to: &Memory<'_>, from: &Memory<'_>) -> Users {
+    if to.is_slice() && from.is_slice() { Users::Alone } else { Users::Others }
 }
 
 impl<'a> Run<'a> {
@@ -160,7 +165,7 @@ impl<'a> Run<'a> {
         let (to, from) = (self.host_pointer(step.to), self.host_pointer(step.from));
         // SAFETY: this function's contract; the temporary memory is as large as the steps need, and all device work on
         // what the CPU uses is done.
-        unsafe { processor::copy(pattern, to, from) };
+        unsafe { processor::copy(pattern, to, from, users(self.to, self.from)) };
         if step.to == Place::Destination { self.to.post(first, end - first) } else { Ok(()) }
     }
 

@@ -2,7 +2,8 @@
 
 use super::pattern::{Pattern, Reach, Strides};
 use super::plan::{How, Place, Reached, Side, Step, plan, size_of_temporary};
-use super::{StridedLayout, bits, processor};
+use super::processor::{self, Users};
+use super::{StridedLayout, bits};
 use crate::DataType;
 use crate::view::{Index, Order, StridedView};
 use proptest::prelude::*;
@@ -72,7 +73,7 @@ fn reached() -> impl Strategy<Value = Reached> {
 }
 
 /// Does the steps on vectors.
-fn simulate(steps: &[Step], to: &mut [u8], from: &[u8]) {
+fn simulate(steps: &[Step], to: &mut [u8], from: &[u8], users: Users) {
     let all = [Place::HostTemporary, Place::SourceTemporary, Place::DestinationTemporary];
     let mut between = all.map(|place| (place, vec![0xee_u8; size_of_temporary(steps, place).unwrap_or(0)]));
     for step in steps {
@@ -87,7 +88,7 @@ fn simulate(steps: &[Step], to: &mut [u8], from: &[u8]) {
         let ((_, written), (_, read)) = (step.pattern.written(), step.pattern.read());
         assert!(written <= target.len() && read <= source.len(), "{step:?}");
         // SAFETY: all runs lie within the slices.
-        unsafe { processor::copy(&step.pattern, target.as_mut_ptr(), source.as_ptr()) };
+        unsafe { processor::copy(&step.pattern, target.as_mut_ptr(), source.as_ptr(), users) };
     }
 }
 
@@ -99,7 +100,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn plans_copy_what_a_loop_copies((to, from) in pairs(), ends in (reached(), reached()), kernels: bool) {
+    fn plans_copy_what_a_loop_copies((to, from) in pairs(), ends in (reached(), reached()), kernels: bool, shared: bool) {
         let source: Vec<u8> = (0..from.required_size().unwrap()).map(|n| (n % 251) as u8).collect();
         let mut expected = vec![0xaa; to.required_size().unwrap()];
         let mut found = expected.clone();
@@ -107,7 +108,7 @@ proptest! {
             expected[place..place + to.item_size()].copy_from_slice(&source[origin..origin + to.item_size()]);
         }
         let steps = plan_of(&to, &from, ends, kernels);
-        simulate(&steps, &mut found, &source);
+        simulate(&steps, &mut found, &source, if shared { Users::Others } else { Users::Alone });
         prop_assert_eq!(found, expected, "{:?}", hows(&steps));
         prop_assert!(steps.len() <= 3);
         prop_assert!(kernels || steps.iter().all(|step| step.how != How::Kernel));

@@ -20,13 +20,15 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let (range, byte) = (hands.range(held.model.len()), hands.number() as u8);
             hands.doing("a fill");
             held.buffer.fill(range.clone(), byte)?;
-            held.model[range].fill(byte);
+            held.model[range.clone()].fill(byte);
+            held.did("filled", range);
         }
         5 => {
             let middle = held.model.len() / 2;
             hands.doing("a copy within");
             held.buffer.copy_within(..middle, middle)?;
             held.model.copy_within(..middle, middle);
+            held.did("copied within to", middle..2 * middle);
         }
         6..8 => copied(hands, &mut held)?,
         8 => {
@@ -34,12 +36,14 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let mut seen = vec![0; range.len()];
             hands.doing("a read");
             held.buffer.copy_to_slice(range.start, &mut seen)?;
-            hands.same(held.from, &seen, &held.model[range])?;
+            held.same(&seen, range)?;
+            hands.verified(seen.len());
         }
         9 => {
             let stream = hands.stream()?;
             hands.doing("another home stream");
             held.buffer.set_stream(&stream)?;
+            held.did("given another stream", 0..0);
         }
         10 => {
             hands.doing("a division");
@@ -47,8 +51,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             match held.buffer.split_at(middle) {
                 Ok((one, two)) => {
                     let right = held.model.split_off(middle);
-                    hands.keep(Held { buffer: two, model: right, from: held.from });
+                    hands.keep(Held { buffer: two, model: right, from: held.from, history: held.history.clone() });
                     held.buffer = one;
+                    held.did("divided", 0..0);
                 }
                 // Within an atom of memory that is not coherent.
                 Err(refused) if matches!(refused.error, Error::Misaligned { .. }) => held.buffer = refused.value,
@@ -81,9 +86,12 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.doing("a clone");
             let clone = held.buffer.try_clone()?;
             hands.ensure(held.buffer.equals(&clone)?, || "a clone differs".to_owned())?;
-            hands.keep(Held { buffer: clone.into_any(), model: held.model.clone(), from: "a clone" });
+            hands.keep(Held::new(clone.into_any(), held.model.clone(), "a clone"));
         }
-        16 => held.buffer = touched(hands, held.buffer, &mut held.model)?,
+        16 => {
+            held.buffer = touched(hands, held.buffer, &mut held.model)?;
+            held.did("seen by the CPU", 0..0);
+        }
         _ => {
             hands.doing("memory as words");
             if held.model.len().is_multiple_of(4) && held.buffer.device_pointer().is_multiple_of(4) {
@@ -92,6 +100,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 words.fill(.., word)?;
                 held.model = word.to_ne_bytes().repeat(words.len());
                 held.buffer = words.cast::<u8>()?;
+                held.did("filled with words", 0..held.model.len());
             }
         }
     }
@@ -116,7 +125,7 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
         0 => {
             hands.doing("a copy");
             held.buffer.copy_from_buffer(to, &other.buffer, from..from + length)?;
-            held.model[to..to + length].copy_from_slice(&other.model[from..from + length]);
+            held.take_over(to, &other, from..from + length);
         }
         1 => {
             hands.doing("a batch of copies");
@@ -124,7 +133,7 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
             let mut batch = CopyBatch::new(&stream);
             batch.copy(&mut held.buffer, to, &other.buffer, from..from + length)?;
             batch.submit()?;
-            held.model[to..to + length].copy_from_slice(&other.model[from..from + length]);
+            held.take_over(to, &other, from..from + length);
         }
         _ => {
             hands.doing("a copy of rows");
@@ -141,7 +150,7 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
                 }
                 for row in 0..height {
                     let (to, from) = (row * rows.pitch, row * width);
-                    held.model[to..to + width].copy_from_slice(&other.model[from..from + width]);
+                    held.take_over(to, &other, from..from + width);
                 }
             }
         }
@@ -153,7 +162,8 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
 /// Shares memory, writes through a part, and takes it back, unless others have parts of it.
 fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
     hands.doing("shared memory");
-    let Held { buffer, mut model, from } = held;
+    let Held { buffer, mut model, from, mut history } = held;
+    history.add("shared, written through a part".to_owned());
     let range = hands.range(model.len());
     let whole = buffer.into_shared();
     let mut part = whole.slice(range.clone())?;
@@ -174,7 +184,7 @@ fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
         part.try_into_exclusive()
     };
     match exclusive {
-        Ok(buffer) => Ok(Some(Held { buffer, model, from })),
+        Ok(buffer) => Ok(Some(Held { buffer, model, from, history })),
         // The other part of what was divided.
         Err(refused) if matches!(refused.error, Error::InvalidArgument { .. }) => {
             hands.same("shared memory that stays shared", &refused.value.to_vec()?, &model)?;

@@ -38,6 +38,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         }
     }
     held.model[range.clone()].copy_from_slice(&bytes);
+    held.did("written by the engine", range.clone());
     let mut seen = vec![0; range.len()];
     match hands.below(3) {
         0 => {

@@ -44,6 +44,7 @@ pub fn buffers(hands: &mut Hands<'_>) -> Done {
         let buffer = host.into_buffer(&stream).map_err(|refused: Box<Refused<_>>| refused.error)?;
         held.buffer.copy_from_buffer(0, &buffer, ..)?;
         held.model[..size].copy_from_slice(&model);
+        held.did("copied from the host's memory", 0..size);
         drop(buffer);
         held.check(hands)?;
     }

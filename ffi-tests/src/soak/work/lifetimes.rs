@@ -85,7 +85,7 @@ fn threads(hands: &mut Hands<'_>) -> Done {
             let stream = Stream::new(&context)?;
             let buffer = Buffer::filled(resource, size, 9u8, &stream)?;
             LEFT.with_borrow_mut(|left| {
-                left.push(Held { buffer, model: vec![9; size], from: "a thread" });
+                left.push(Held::new(buffer, vec![9; size], "a thread"));
                 left.push(held);
             });
             Ok(())

@@ -96,7 +96,8 @@ pub fn rings(hands: &mut Hands<'_>) -> Done {
     };
     hands.doing("a ring's upload");
     ring.upload(&mut held.buffer, range.start, &bytes)?;
-    held.model[range].copy_from_slice(&bytes);
+    held.model[range.clone()].copy_from_slice(&bytes);
+    held.did("uploaded through a ring", range);
     if hands.chance(10) {
         hands.doing("a ring's wait");
         ring.synchronize()?;

@@ -41,7 +41,8 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             drop(up);
         }
     }
-    held.model[range].copy_from_slice(&bytes);
+    held.model[range.clone()].copy_from_slice(&bytes);
+    held.did("uploaded", range);
     held.check(hands)?;
     hands.keep(held);
     Ok(())
