@@ -13,7 +13,7 @@ use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle, SharedResource,
 };
 use cuda_mem::view::Index;
-use cuda_mem::{Buffer, Context, DataType, Error, SharedBuffer, Stream};
+use cuda_mem::{Buffer, CaptureMode, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::{Setup, alone, delay, pattern};
 use std::sync::Arc;
 
@@ -325,6 +325,29 @@ fn a_release_after_the_context_waits_for_streams_that_are_gone() -> Outcome {
         let exported = buffer.tensor().to_dlpack(&options)?;
         delay(&theirs)?;
         drop(exported);
+        assert!(theirs.is_done()?);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_export_that_ends_during_a_capture_keeps_its_memory_until_it_can_be_waited_for() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
+        let options = ExportOptions { release: Release::AfterContext, ..Default::default() };
+        let export = || {
+            let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &ours)?.into_shared();
+            buffer.tensor().to_dlpack(&options)
+        };
+        let (during, after) = (export()?, export()?);
+        delay(&theirs)?;
+        let graph = ours.capture(CaptureMode::ThreadLocal, |_| {
+            drop(during);
+            Ok(())
+        })?;
+        // Neither was the capture lost, nor the consumer's work waited for, nor is there an error.
+        assert_eq!((graph.node_count()?, theirs.is_done()?), (0, false));
+        drop(after);
         assert!(theirs.is_done()?);
         Ok(())
     })

@@ -37,6 +37,7 @@ mod buffer;
 pub mod dlpack;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
+mod held;
 mod order;
 mod shared;
 mod tensor;

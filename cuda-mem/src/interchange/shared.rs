@@ -1,13 +1,13 @@
 //! Arrays in memory that buffers hold.
 
 use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
+use super::held::{After, Held};
 use super::{Tensor, TensorDevice, TensorParts};
 use crate::buffer::Claim;
 use crate::resource::{Accessibility, Kind, SharedResource, kind::Any};
-use crate::{Buffer, Context, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
+use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
 use bytemuck::AnyBitPattern;
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 
 /// An array in memory that it shares the ownership of: what is handed to other libraries, and what comes from them.
 ///
@@ -48,7 +48,8 @@ pub enum Release {
     /// For nothing: the consumer lets go when its work is done, or is ordered before ours.
     Immediately,
     /// For all work of the context, which the CPU waits for: where the consumer's stream may be gone by then, and its work
-    /// not yet done. While a stream of the context captures, the driver refuses that wait, and the capture is lost.
+    /// not yet done. While a stream captures the driver refuses that wait: the memory stays then until another export ends
+    /// outside of captures. A capture that another library began is lost by it.
     AfterContext,
 }
 
@@ -420,54 +421,5 @@ fn address_of(memory: &SharedBuffer<u8, Any>, device: TensorDevice) -> u64 {
     match device {
         TensorDevice::Cpu | TensorDevice::CudaHost if !host.is_null() => host.expose_provenance() as u64,
         _ => memory.device_pointer(),
-    }
-}
-
-/// What a consumer holds.
-struct Held {
-    memory: SharedBuffer<u8, Any>,
-    after: After,
-}
-
-enum After {
-    Nothing,
-    Stream(Stream),
-    /// The consumer's thread's default stream, which has another meaning on other threads.
-    PerThread(Stream, ThreadId),
-    Context,
-}
-
-impl After {
-    fn new(release: Release, consumer: Option<Stream>) -> Self {
-        match (release, consumer) {
-            (Release::AfterContext, _) => Self::Context,
-            (Release::AfterStream, Some(stream)) if stream.raw() == cuda_sys::CU_STREAM_PER_THREAD => {
-                Self::PerThread(stream, thread::current().id())
-            }
-            (Release::AfterStream, Some(stream)) => Self::Stream(stream),
-            (Release::AfterStream, None) | (Release::Immediately, _) => Self::Nothing,
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let context: &Context = self.memory.stream().context();
-        if matches!(self.after, After::Nothing) || context.liveness() != crate::context::Liveness::Alive {
-            return;
-        }
-        let ordered = match &self.after {
-            After::Nothing => Ok(()),
-            After::PerThread(_, thread) if *thread != thread::current().id() => context.synchronize(),
-            After::Stream(stream) | After::PerThread(stream, _) => {
-                self.memory.record_use(stream).or_else(|_| context.synchronize())
-            }
-            After::Context => context.synchronize(),
-        };
-        if let Err(error) = ordered
-            && !error.is_teardown()
-        {
-            context.drop_errors().push("ordering memory after its consumer", error);
-        }
     }
 }

@@ -25,7 +25,8 @@ fn alone() -> MutexGuard<'static, ()> {
 type Outcome = Result<(), Box<dyn StdError>>;
 
 /// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
-const ENDING: [&str; 15] = [
+const ENDING: [&str; 16] = [
+    "cuCtxSynchronize",
     "cuMemFree",
     "cuMemPoolDestroy",
     "cuStreamDestroy",

@@ -51,9 +51,21 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             match held.buffer.split_at(middle) {
                 Ok((one, two)) => {
                     let right = held.model.split_off(middle);
-                    hands.keep(Held { buffer: two, model: right, from: held.from, history: held.history.clone() });
+                    let history = held.history.clone();
+                    let mut other = Held { buffer: two, model: right, from: held.from, history };
                     held.buffer = one;
                     held.did("divided", 0..0);
+                    if hands.chance(2) {
+                        // Work on a part's own stream comes before the end of the whole, too.
+                        let byte = hands.number() as u8;
+                        other.buffer.set_stream(&hands.stream()?)?;
+                        other.buffer.fill(.., byte)?;
+                        other.model.fill(byte);
+                        other.did("filled on a stream of its own", 0..other.model.len());
+                    }
+                    if hands.chance(2) {
+                        hands.keep(other);
+                    }
                 }
                 // Within an atom of memory that is not coherent.
                 Err(refused) if matches!(refused.error, Error::Misaligned { .. }) => held.buffer = refused.value,

@@ -1,0 +1,97 @@
+//! What consumers of other libraries hold, and how that ends.
+
+use super::Release;
+use crate::beside_captures::captures_under_way;
+use crate::context::Liveness;
+use crate::error::DriverError;
+use crate::resource::kind::Any;
+use crate::{Context, Result, SharedBuffer, Stream};
+use core::mem;
+use cuda_sys::CUresult;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// What a consumer holds.
+pub(super) struct Held {
+    pub memory: SharedBuffer<u8, Any>,
+    pub after: After,
+}
+
+/// What the memory waits for when its consumer has let go.
+pub(super) enum After {
+    Nothing,
+    Stream(Stream),
+    /// The consumer's thread's default stream, which has another meaning on other threads.
+    PerThread(Stream, ThreadId),
+    Context,
+}
+
+impl After {
+    pub fn new(release: Release, consumer: Option<Stream>) -> Self {
+        match (release, consumer) {
+            (Release::AfterContext, _) => Self::Context,
+            (Release::AfterStream, Some(stream)) if stream.raw() == cuda_sys::CU_STREAM_PER_THREAD => {
+                Self::PerThread(stream, thread::current().id())
+            }
+            (Release::AfterStream, Some(stream)) => Self::Stream(stream),
+            (Release::AfterStream, None) | (Release::Immediately, _) => Self::Nothing,
+        }
+    }
+}
+
+/// What ended while a stream captured, so that its consumer's work could not be waited for. It is tried again when another
+/// export ends.
+static POSTPONED: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let context: &Context = self.memory.stream().context();
+        if !matches!(self.after, After::Nothing)
+            && context.liveness() == Liveness::Alive
+            && let Err(error) = self.order(context)
+            && !error.is_teardown()
+        {
+            // The consumer's work may go on with it.
+            if error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+                let after = mem::replace(&mut self.after, After::Nothing);
+                postponed().push(Held { memory: self.memory.clone(), after });
+            } else {
+                context.drop_errors().push("ordering memory after its consumer, so that it stays", error);
+                mem::forget(self.memory.clone());
+            }
+            return;
+        }
+        if !captures_under_way() {
+            // Their ends come here again, where there is no more.
+            let ended = mem::take(&mut *postponed());
+            drop(ended);
+        }
+    }
+}
+
+impl Held {
+    /// Lets the memory's later work, and its end, come after the consumer's work.
+    fn order(&self, context: &Context) -> Result<()> {
+        match &self.after {
+            After::Nothing => Ok(()),
+            After::PerThread(_, thread) if *thread != thread::current().id() => wait_for_all(context),
+            After::Stream(stream) | After::PerThread(stream, _) => {
+                self.memory.record_use(stream).or_else(|_| wait_for_all(context))
+            }
+            After::Context => wait_for_all(context),
+        }
+    }
+}
+
+fn postponed() -> MutexGuard<'static, Vec<Held>> {
+    POSTPONED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for all work of a context. While a stream captures the driver refuses that, and the capture would be lost.
+fn wait_for_all(context: &Context) -> Result<()> {
+    if captures_under_way() {
+        let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        return Err(DriverError { call: "cuCtxSynchronize", code }.into());
+    }
+    context.synchronize()
+}
