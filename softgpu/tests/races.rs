@@ -173,6 +173,23 @@ fn whatever_the_host_waits_for_comes_before_what_it_begins() {
 }
 
 #[test]
+fn the_work_of_a_stream_that_is_gone_is_seen_by_who_waits_for_the_context() {
+    for waits in [false, true] {
+        let t = Two::new();
+        let gone = t.m.stream(1);
+        t.fill(gone, 0, 100);
+        assert_eq!(cu!(t.m, cuStreamDestroy_v2(gone)), 0);
+        // It is over by now; the program cannot know.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if waits {
+            assert_eq!(cu!(t.m, cuCtxSynchronize()), 0);
+        }
+        t.fill(t.two, 0, 100);
+        t.finish(if waits { &[] } else { &[(0, "a fill", "a fill")] });
+    }
+}
+
+#[test]
 fn the_default_stream_and_blocking_streams_wait_for_each_other() {
     let t = Two::of(0);
     t.fill(t.one, 0, 100);

@@ -168,6 +168,7 @@ impl Context {
     /// Waits for all work.
     pub(crate) fn synchronize(&self) {
         let ends = self.ends(|_| true);
+        races::see_ended();
         for point in self.pending(|_| true) {
             point.wait();
         }

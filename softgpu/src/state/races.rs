@@ -151,12 +151,23 @@ impl Races {
         }
     }
 
-    /// A queue gets no more work.
+    /// A queue gets no more work, and has none any more, though the host has not seen that.
     fn end(&mut self, queue: QueueId) {
         if let Some(line) = self.lines.get_mut(&queue) {
             line.ended = true;
             self.observe(&Clock::default());
         }
+    }
+
+    /// The host has waited for all work, that of queues which are gone too.
+    fn see_ended(&mut self) {
+        let Races { lines, host, .. } = self;
+        lines.retain(|queue, line| {
+            if line.ended {
+                host.remove(queue);
+            }
+            !line.ended
+        });
     }
 
     /// Gives a queue work that touches bytes. Gives what touched the same without an order: its call, the first byte of
@@ -170,10 +181,13 @@ impl Races {
     ) -> Option<(&'static str, u64, Option<u64>)> {
         let mut after = self.moment(queue, joined);
         let Races { lines, host, segments } = self;
+        // What the host has seen comes before anyway, and so does the work of queues that are over.
+        after.seen.retain(|other, number| {
+            *other != queue && lines.contains_key(other) && host.get(other).is_none_or(|seen| seen < number)
+        });
         let line = lines.entry(queue).or_default();
         line.number += 1;
         let mark = Mark { queue, number: line.number, call };
-        after.seen.retain(|other, number| *other != queue && host.get(other).is_none_or(|seen| seen < number));
         line.after = after.clone();
         if after.blurred {
             return None;
@@ -302,7 +316,12 @@ pub(crate) fn settle(queue: QueueId, moment: &Moment) {
     }
 }
 
-/// A queue gets no more work.
+/// The host has waited for all work of a context, that of streams which are gone too.
+pub(crate) fn see_ended() {
+    with(Races::see_ended);
+}
+
+/// A queue gets no more work, and has none any more.
 pub(crate) fn end(queue: QueueId) {
     with(|races| races.end(queue));
 }

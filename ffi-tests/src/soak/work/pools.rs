@@ -1,7 +1,7 @@
 //! Pools: given back, kept, used from several threads, ended with live blocks; blocks of one size; rings.
 
 use crate::soak::{Done, Hands};
-use cuda_mem::memory::PinnedMemory;
+use cuda_mem::memory::{PinnedMemory, ResourceHandle};
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, Snapshot, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 
@@ -9,7 +9,7 @@ use cuda_mem::{Buffer, Error, Stream};
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let world = hands.world;
     let (pool, fixed) = (&world.pools[hands.below(world.pools.len())], &world.fixed[hands.below(world.fixed.len())]);
-    match hands.below(8) {
+    match hands.below(9) {
         0 => {
             hands.doing("a pool's trim");
             pool.trim_to(hands.below(1 << 20))?;
@@ -39,6 +39,19 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.doing("a pool of one size, trimmed");
             fixed.trim_to(hands.below(100))?;
             fixed.reserve(hands.below(40))?;
+        }
+        6 => {
+            hands.doing("blocks that go from stream to stream");
+            let size = hands.size(4096);
+            let source = if hands.chance(4) { fixed.share() } else { pool.share() };
+            for _ in 0..6 {
+                let (stream, byte) = (hands.stream()?, hands.number() as u8);
+                // The last owner's fill may be under way.
+                let buffer = Buffer::<u8, _>::filled(&source, size, byte, &stream)?;
+                if hands.chance(6) {
+                    hands.same("a block of another stream's", &buffer.to_vec()?, &vec![byte; size])?;
+                }
+            }
         }
         _ => own(hands)?,
     }
