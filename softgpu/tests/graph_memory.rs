@@ -49,6 +49,26 @@ fn memory_of_a_graph_has_one_address_and_is_there_from_launch_to_free() {
 }
 
 #[test]
+fn a_launch_that_is_queued_behind_a_free_of_its_memory_is_no_misuse() {
+    let m = machine(Settings { seed: Some(3), ..Settings::default() });
+    let stream = m.stream(1);
+    m.begin(stream, GLOBAL);
+    let block = m.allocate(4096, stream);
+    for _ in 0..4 {
+        assert_eq!(cu!(m, cuMemsetD8Async(block, 7, 4096, stream)), 0);
+    }
+    let executable = m.ready(m.end(stream), 0);
+    for _ in 0..30 {
+        m.run(executable, stream);
+        assert_eq!(cu!(m, cuMemFreeAsync(block, stream)), 0);
+    }
+    assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+    assert_eq!(cu!(m, cuGraphExecDestroy(executable)), 0);
+    assert_eq!(softgpu::misuse(), []);
+    done(m);
+}
+
+#[test]
 fn memory_that_a_graph_does_not_free_stays_until_it_is_freed() {
     let m = machine(Settings::default());
     let stream = m.stream(1);
