@@ -108,6 +108,11 @@ pub(crate) fn ensure(holds: bool) -> Result {
     if holds { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_VALUE) }
 }
 
+/// Fails with CUDA_ERROR_NOT_READY unless work is done.
+pub(crate) fn ensure_done(done: bool) -> Result {
+    if done { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
+}
+
 /// Writes a result that the caller must want.
 ///
 /// # Safety

@@ -109,21 +109,9 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
 /// `source` is valid for reads and `destination` for writes of `length` bytes, and they do not overlap. No Rust
 /// reference to the destination is alive.
 #[inline]
-pub(crate) unsafe fn pass(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
-    while length > 0 {
-        let word = word(source.addr() | destination.addr(), length);
-        // SAFETY: `word` bytes are left on both sides, and both are aligned to them.
-        unsafe {
-            match word {
-                8 => destination.cast::<u64>().write_volatile(source.cast::<u64>().read_volatile()),
-                4 => destination.cast::<u32>().write_volatile(source.cast::<u32>().read_volatile()),
-                2 => destination.cast::<u16>().write_volatile(source.cast::<u16>().read_volatile()),
-                _ => destination.write_volatile(source.read_volatile()),
-            }
-            (source, destination) = (source.add(word), destination.add(word));
-        }
-        length -= word;
-    }
+pub(crate) unsafe fn pass(source: *const u8, destination: *mut u8, length: usize) {
+    // SAFETY: this function's contract.
+    unsafe { by_words::<true, true>(source, destination, length) }
 }
 
 /// Divides a copy at an address into what comes before the first multiple of `unit`, whole units, and the rest: the size of
@@ -149,21 +137,9 @@ fn word(address: usize, left: usize) -> usize {
 /// # Safety
 ///
 /// As [`store`].
-unsafe fn store_words(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
-    while length > 0 {
-        let word = word(destination.addr(), length);
-        // SAFETY: `word` bytes are left on both sides, and the destination is aligned to them.
-        unsafe {
-            match word {
-                8 => destination.cast::<u64>().write_volatile(source.cast::<u64>().read_unaligned()),
-                4 => destination.cast::<u32>().write_volatile(source.cast::<u32>().read_unaligned()),
-                2 => destination.cast::<u16>().write_volatile(source.cast::<u16>().read_unaligned()),
-                _ => destination.write_volatile(source.read()),
-            }
-            (source, destination) = (source.add(word), destination.add(word));
-        }
-        length -= word;
-    }
+unsafe fn store_words(source: *const u8, destination: *mut u8, length: usize) {
+    // SAFETY: this function's contract.
+    unsafe { by_words::<false, true>(source, destination, length) }
 }
 
 /// Loads by aligned words.
@@ -171,20 +147,54 @@ unsafe fn store_words(mut source: *const u8, mut destination: *mut u8, mut lengt
 /// # Safety
 ///
 /// As [`load`].
-unsafe fn load_words(mut source: *const u8, mut destination: *mut u8, mut length: usize) {
+unsafe fn load_words(source: *const u8, destination: *mut u8, length: usize) {
+    // SAFETY: this function's contract.
+    unsafe { by_words::<true, false>(source, destination, length) }
+}
+
+/// Copies by words that are aligned on each side that others share, and accesses those sides once for each word.
+///
+/// # Safety
+///
+/// As of [`pass`]; a side that is not shared is the caller's alone.
+unsafe fn by_words<const SHARED_SOURCE: bool, const SHARED_DESTINATION: bool>(
+    mut source: *const u8,
+    mut destination: *mut u8,
+    mut length: usize,
+) {
     while length > 0 {
-        let word = word(source.addr(), length);
-        // SAFETY: `word` bytes are left on both sides, and the source is aligned to them.
+        let from = if SHARED_SOURCE { source.addr() } else { 0 };
+        let to = if SHARED_DESTINATION { destination.addr() } else { 0 };
+        let word = word(from | to, length);
+        // SAFETY: `word` bytes are left on both sides, and each shared side is aligned to them.
         unsafe {
             match word {
-                8 => destination.cast::<u64>().write_unaligned(source.cast::<u64>().read_volatile()),
-                4 => destination.cast::<u32>().write_unaligned(source.cast::<u32>().read_volatile()),
-                2 => destination.cast::<u16>().write_unaligned(source.cast::<u16>().read_volatile()),
-                _ => destination.write(source.read_volatile()),
+                8 => copy_word::<u64, SHARED_SOURCE, SHARED_DESTINATION>(source, destination),
+                4 => copy_word::<u32, SHARED_SOURCE, SHARED_DESTINATION>(source, destination),
+                2 => copy_word::<u16, SHARED_SOURCE, SHARED_DESTINATION>(source, destination),
+                _ => copy_word::<u8, SHARED_SOURCE, SHARED_DESTINATION>(source, destination),
             }
             (source, destination) = (source.add(word), destination.add(word));
         }
         length -= word;
+    }
+}
+
+/// Copies one word.
+///
+/// # Safety
+///
+/// As of [`pass`] for a word's bytes; each shared side is aligned to it.
+#[inline(always)]
+unsafe fn copy_word<W: Copy, const SHARED_SOURCE: bool, const SHARED_DESTINATION: bool>(
+    source: *const u8,
+    destination: *mut u8,
+) {
+    let (source, destination) = (source.cast::<W>(), destination.cast::<W>());
+    // SAFETY: this function's contract.
+    unsafe {
+        let word = if SHARED_SOURCE { source.read_volatile() } else { source.read_unaligned() };
+        if SHARED_DESTINATION { destination.write_volatile(word) } else { destination.write_unaligned(word) }
     }
 }
 

@@ -10,7 +10,7 @@ mod scattered;
 mod threads;
 mod ways;
 
-use cuda_mem::copy::{CopyEngine, CopyThreads, Measuring, ProfileCache};
+use cuda_mem::copy::{CopyEngine, CopyEngineBuilder, CopyThreads, Measuring, ProfileCache};
 use cuda_mem::{Context, Result};
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ fn is_slow() -> bool {
 
 /// An engine that measures nothing, and whose choices are the typical ones.
 fn engine(context: &Context) -> Result<CopyEngine> {
-    CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest).build()
+    builder(context).build()
+}
+
+fn builder(context: &Context) -> CopyEngineBuilder {
+    CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest)
 }
 
 /// As [`engine`], helped by threads of the test's.
 fn helped(context: &Context, threads: impl CopyThreads + 'static) -> Result<CopyEngine> {
-    CopyEngine::builder(context)
-        .profile_cache(ProfileCache::Off)
-        .measuring(Measuring::OnRequest)
-        .threads(Arc::new(threads))
-        .build()
+    builder(context).threads(Arc::new(threads)).build()
 }

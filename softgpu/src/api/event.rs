@@ -1,6 +1,6 @@
 //! Events.
 
-use crate::call::{Result, driver_calls, ensure, put};
+use crate::call::{Result, driver_calls, ensure, ensure_done, put};
 use crate::state::context::current;
 use crate::state::event::Event;
 use crate::state::handle::next_sequence;
@@ -51,8 +51,7 @@ driver_calls! {
     fn cuEventQuery[Started](hEvent: CUevent) {
         let event = find(Global::get()?, hEvent)?;
         check_asked(&event)?;
-        let passed = event.passed();
-        if passed { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
+        ensure_done(event.passed())
     }
 
     /// Waits for an event.

@@ -1,7 +1,7 @@
 //! Streams, and the work that needs no memory.
 
 use super::context::{PRIORITIES, handle_of};
-use crate::call::{Result, driver_calls, ensure, host_function, put};
+use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, put};
 use crate::state::context::{Role, current};
 use crate::state::memory::{Range, Use};
 use crate::state::stream::Stream;
@@ -40,7 +40,7 @@ driver_calls! {
         let stream = Stream::find(Global::get()?, hStream)?;
         capture::check_settled(&stream)?;
         let moment = stream.moment();
-        ensure_ready(stream.is_idle())?;
+        ensure_done(stream.is_idle())?;
         stream.settle(&moment);
         Ok(())
     }
@@ -121,10 +121,6 @@ driver_calls! {
     fn cuStreamWriteValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
         write_value(stream, addr, 8, value, flags)
     }
-}
-
-fn ensure_ready(done: bool) -> Result {
-    if done { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
 }
 
 fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {

@@ -167,21 +167,19 @@ impl Context {
 
     /// Waits for all work.
     pub(crate) fn synchronize(&self) {
-        let ends = self.ends(|_| true);
         races::see_ended();
-        for point in self.pending(|_| true) {
-            point.wait();
-        }
-        if let Some(point) = self.legacy.pending() {
-            point.wait();
-        }
-        ends.iter().for_each(|(id, moment)| races::settle(*id, moment));
+        self.wait(|_| true);
     }
 
     /// Waits for what a synchronous call comes after: the legacy default stream.
     pub(crate) fn wait_legacy(&self) {
-        let ends = self.ends(|role| role == Role::Blocking);
-        for point in self.before(Role::Legacy) {
+        self.wait(|role| role == Role::Blocking);
+    }
+
+    /// Waits for the streams in some roles, and for the legacy default stream.
+    fn wait(&self, select: impl Fn(Role) -> bool) {
+        let ends = self.ends(&select);
+        for point in self.pending(&select) {
             point.wait();
         }
         if let Some(point) = self.legacy.pending() {

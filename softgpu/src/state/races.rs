@@ -211,8 +211,7 @@ impl Races {
     fn forget(&mut self, bytes: &Range<usize>) {
         cut(&mut self.segments, bytes.start);
         cut(&mut self.segments, bytes.end);
-        let inside: Vec<usize> = self.segments.range(bytes.clone()).map(|(start, _)| *start).collect();
-        inside.iter().for_each(|start| drop(self.segments.remove(start)));
+        clear(&mut self.segments, bytes);
     }
 }
 
@@ -241,8 +240,7 @@ fn enter(
         }
     }
     if touched.write {
-        let inside: Vec<usize> = segments.range(start..end).map(|(first, _)| *first).collect();
-        inside.iter().for_each(|first| drop(segments.remove(first)));
+        clear(segments, &touched.bytes);
         segments.insert(start, Segment { end, write: Some(mark), reads: Vec::new() });
         return found;
     }
@@ -253,6 +251,12 @@ fn enter(
         segments.insert(first, Segment { end, write: None, reads: vec![mark] });
     }
     found
+}
+
+/// Takes out the segments that begin within bytes.
+fn clear(segments: &mut BTreeMap<usize, Segment>, bytes: &Range<usize>) {
+    let inside: Vec<usize> = segments.range(bytes.clone()).map(|(first, _)| *first).collect();
+    inside.iter().for_each(|first| drop(segments.remove(first)));
 }
 
 /// Divides the segment that an address lies within.

@@ -111,11 +111,11 @@ impl Copy {
             self.run();
             drop(writes);
         };
-        let moment = stream.moment();
+        let end = wait.then(|| stream.moment());
         let point = stream.submit(Vec::new(), run)?;
-        if wait {
+        if let Some(end) = end {
             point.wait();
-            races::observe(&moment);
+            races::observe(&end);
         }
         Ok(())
     }
