@@ -320,7 +320,8 @@ typedef struct {
 
 /**
  * Is told of an error: its status, its message, which is valid during the call, and what was set along with the function.
- * It may be called by any thread, also by several at once, and must not unwind.
+ * It may be called by any thread, also by several at once, and must not unwind. It may call this library: of what fails in such
+ * a call it is not told, since it is running already; the call's own status says it.
  */
 typedef void (*cudamem_error_callback)(cudamem_status status, const char *message, void *user);
 
@@ -397,9 +398,9 @@ typedef struct {
     /** The device's identity: the same in every process and every API. */
     uint8_t uuid[16];
     /** The device's name, which ends with a zero. */
-    uint8_t name[256];
+    char name[256];
     /** The device's PCI address as domain:bus:device.function, which ends with a zero. */
-    uint8_t pci_bus_id[32];
+    char pci_bus_id[32];
 } cudamem_device_info;
 
 /** Gives the number of devices. */
@@ -745,7 +746,8 @@ cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 
 /**
  * Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
- * and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+ * and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+ * same pool fails without another call of it. It must not unwind.
  */
 typedef bool (*cudamem_out_of_memory_callback)(size_t requested, size_t free, uint32_t attempt, void *user);
 
@@ -2014,7 +2016,8 @@ typedef struct {
 /**
  * Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
  * number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
- * to ask again. It must not unwind.
+ * to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
+ * unwind.
  */
 typedef bool (*cudamem_retry_callback)(const char *message, uint32_t attempt, void *user);
 

@@ -5,6 +5,7 @@
 //! adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
 
 use crate::call::{self, Options, Out, fill, invalid, object, out, run, text};
+use crate::callbacks;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
 use crate::made::{new_resource, of_sort};
@@ -289,7 +290,8 @@ pub extern "C" fn cudamem_resource_get_fallback_blocks(
 
 /// Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
 /// number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
-/// to ask again. It must not unwind.
+/// to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
+/// unwind.
 pub type cudamem_retry_callback =
     Option<extern "C" fn(message: *const c_char, attempt: u32, user: *mut c_void) -> bool>;
 
@@ -306,9 +308,9 @@ unsafe impl Sync for Decide {}
 impl Decide {
     fn call(&self, error: &Error, attempt: u32) -> AfterFailure {
         let message = c_text(error.to_string());
-        match (self.function)(message.as_ptr(), attempt, self.user) {
-            true => AfterFailure::Again,
-            false => AfterFailure::GiveUp,
+        match callbacks::call_once(self, || (self.function)(message.as_ptr(), attempt, self.user)) {
+            Some(true) => AfterFailure::Again,
+            Some(false) | None => AfterFailure::GiveUp,
         }
     }
 }

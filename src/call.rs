@@ -34,14 +34,21 @@ impl fmt::Display for Failure {
         match self {
             Failure::Library(error) => fmt::Display::fmt(error, f),
             Failure::Handle { argument, wanted, value, refusal } => {
-                let wanted = wanted.name();
+                let needed = wanted.name();
                 match refusal {
-                    Refusal::Null => write!(f, "{argument} is the null handle, where {wanted} is needed"),
+                    Refusal::Null => write!(f, "{argument} is the null handle, where {needed} is needed"),
                     Refusal::Kind(kind) => {
-                        write!(f, "{argument} ({value:#x}) is {}, where {wanted} is needed", kind.name())
+                        write!(f, "{argument} ({value:#x}) is {}, where {needed} is needed", kind.name())
                     }
-                    Refusal::Destroyed => write!(f, "{argument} ({value:#x}) was {wanted} that has been destroyed"),
-                    Refusal::Unknown => write!(f, "{argument} ({value:#x}) is no handle that this library made"),
+                    Refusal::Destroyed(kind) => {
+                        write!(f, "{argument} ({value:#x}) was {} that has been destroyed", kind.name())?;
+                        if kind == wanted { Ok(()) } else { write!(f, ", where {needed} is needed") }
+                    }
+                    Refusal::Unknown => write!(
+                        f,
+                        "{argument} ({value:#x}) is no handle: this process never made it; it may be uninitialised, overwritten, or \
+                         another process's"
+                    ),
                 }
             }
             Failure::GivenUp { argument, status } => write!(f, "{argument} gave up with status {status}"),

@@ -7,6 +7,7 @@
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
 use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::callbacks;
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
@@ -35,7 +36,8 @@ pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
 
 /// Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
-/// and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+/// and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+/// same pool fails without another call of it. It must not unwind.
 pub type cudamem_out_of_memory_callback =
     Option<extern "C" fn(requested: usize, free: usize, attempt: u32, user: *mut c_void) -> bool>;
 
@@ -86,7 +88,8 @@ unsafe impl Sync for OutOfMemory {}
 
 impl OutOfMemory {
     fn call(&self, info: &OutOfMemoryInfo) -> bool {
-        (self.function)(info.requested, info.free, info.attempt, self.user)
+        let call = || (self.function)(info.requested, info.free, info.attempt, self.user);
+        callbacks::call_once(self, call).unwrap_or(false)
     }
 }
 

@@ -128,6 +128,7 @@ static void library()
     CHECK(cudamem::device_count() >= 1 && cudamem::device_can_access_peer(0, 0));
     const auto [free, total] = cudamem::context(0).memory();
     CHECK(free <= total && total != 0 && cudamem::device_info(0).total_memory != 0);
+    CHECK(!std::string(cudamem::device_info(0).name).empty());
     CHECK(cudamem::device_supports(0, CUDAMEM_FEATURE_MANAGED) <= CUDAMEM_SUPPORT_UNKNOWN);
 
     // What a function of the host has, it has until it has run.
