@@ -160,8 +160,12 @@ fn programs_of_the_readme_and_the_guide() {
     for document in documents {
         let text = std::fs::read_to_string(&document).expect("the document is text");
         let name = document.file_stem().unwrap_or_default().display();
-        let compilers =
-            [("c", "clang", "-std=c17"), ("c", "gcc", "-std=c11"), ("cpp", "clang++", "-std=c++20"), ("cpp", "g++", "-std=c++17")];
+        let compilers = [
+            ("c", "clang", "-std=c17"),
+            ("c", "gcc", "-std=c11"),
+            ("cpp", "clang++", "-std=c++20"),
+            ("cpp", "g++", "-std=c++17"),
+        ];
         for (language, compiler, standard) in compilers {
             for (number, program) in programs(&text, language).iter().enumerate() {
                 count += 1;
