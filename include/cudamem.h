@@ -503,6 +503,15 @@ cudamem_status cudamem_stream_get_raw(cudamem_stream stream, void **raw);
 cudamem_status cudamem_stream_synchronize(cudamem_stream stream);
 
 /**
+ * As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on; the message says what it waits for, as far as this library
+ * knows. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_stream_synchronize_for(cudamem_stream stream,
+                                              double seconds);
+
+/**
  * Tells whether all work given to the stream so far is done.
  *
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
@@ -560,11 +569,46 @@ cudamem_status cudamem_event_is_done(cudamem_event event, bool *done);
  */
 cudamem_status cudamem_event_synchronize(cudamem_event event);
 
+/**
+ * As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_event_synchronize_for(cudamem_event event, double seconds);
+
 /** Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed. */
 cudamem_status cudamem_event_elapsed(cudamem_event event, cudamem_event later, double *seconds);
 
 /** Destroys an event. Work that waits for it goes on to do so. The null handle is allowed. */
 cudamem_status cudamem_event_destroy(cudamem_event event);
+
+/* ---- Waits ----------------------------------------------------------------------------------------------------------
+ *
+ * Functions that wait for work may wait for ever: the work waits for a flag that nobody raises, or for a function of the host that
+ * does not return. So every wait is watched, and one that takes longer than 10 seconds is reported, in a line on the standard
+ * error stream: what waits, on which thread, for which stream, for how long, and for which flags, counters and rings the stream
+ * waits. The wait goes on. A program that cannot wait calls cudamem_stream_synchronize_for or cudamem_event_synchronize_for.
+ */
+
+/**
+ * Is told of a wait that takes long: in words, which are valid during the call, how long it has taken so far in seconds, and what
+ * was set along with the function. It is called on a thread of the library's, again after twice the time, and must neither wait
+ * for work nor unwind.
+ */
+typedef void (*cudamem_slow_wait_callback)(const char *message, double seconds, void *user);
+
+/**
+ * Sets the function that is told of waits that take long, in place of the line on the standard error stream; NULL brings that
+ * back. A call that has begun goes on.
+ */
+cudamem_status cudamem_set_slow_wait_callback(cudamem_slow_wait_callback callback,
+                                              void *user);
+
+/**
+ * Sets how many seconds a wait takes before it is reported: 10 at first, a thousandth at least; INFINITY (of math.h) ends the
+ * reports.
+ */
+cudamem_status cudamem_set_slow_wait_limit(double seconds);
 
 /* ---- Memory resources -----------------------------------------------------------------------------------------------
  *

@@ -12,16 +12,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Is called with an error: its status, its message (valid during the call), and what was given along with the function.
 pub type Function = extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void);
 
+/// A function of the program's, with what was given along with it.
 #[derive(Clone, Copy)]
-struct Callback {
-    function: Function,
-    user: *mut c_void,
+pub struct Callback<F> {
+    pub function: F,
+    pub user: *mut c_void,
 }
 
 // SAFETY: the header asks for functions that may be called, with what was given, on any thread.
-unsafe impl Send for Callback {}
+unsafe impl<F: Send> Send for Callback<F> {}
 // SAFETY: as above.
-unsafe impl Sync for Callback {}
+unsafe impl<F: Sync> Sync for Callback<F> {}
+
+impl<F: Copy> Callback<F> {
+    /// Calls the function. A closure that took `user` alone could not go to other threads.
+    pub fn call<R>(&self, call: impl FnOnce(F, *mut c_void) -> R) -> R {
+        call(self.function, self.user)
+    }
+}
 
 /// A function of the program's that runs on this thread.
 struct Running {
@@ -66,7 +74,7 @@ pub fn call_once<H, R>(holder: &H, call: impl FnOnce() -> R) -> Option<R> {
 pub struct Hook {
     /// Whether there is one: so that errors nobody is told of cost little.
     set: AtomicBool,
-    callback: RwLock<Option<Callback>>,
+    callback: RwLock<Option<Callback<Function>>>,
 }
 
 impl Hook {

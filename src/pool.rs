@@ -7,7 +7,7 @@
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
 use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
-use crate::callbacks;
+use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
@@ -76,21 +76,12 @@ unsafe impl Options for cudamem_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-struct OutOfMemory {
-    function: extern "C" fn(usize, usize, u32, *mut c_void) -> bool,
-    user: *mut c_void,
-}
+type OutOfMemory = Callback<extern "C" fn(usize, usize, u32, *mut c_void) -> bool>;
 
-// SAFETY: the header asks for functions that may be called, with what was given, on any thread.
-unsafe impl Send for OutOfMemory {}
-// SAFETY: as above.
-unsafe impl Sync for OutOfMemory {}
-
-impl OutOfMemory {
-    fn call(&self, info: &OutOfMemoryInfo) -> bool {
-        let call = || (self.function)(info.requested, info.free, info.attempt, self.user);
-        callbacks::call_once(self, call).unwrap_or(false)
-    }
+/// Asks the program's function, unless it runs already.
+fn make_room(asked: &OutOfMemory, info: &OutOfMemoryInfo) -> bool {
+    let call = || asked.call(|function, user| function(info.requested, info.free, info.attempt, user));
+    call_once(asked, call).unwrap_or(false)
 }
 
 pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
@@ -141,7 +132,7 @@ impl cudamem_pool_options {
         }
         if let Some(function) = self.on_out_of_memory {
             let hook = OutOfMemory { function, user: self.user };
-            settings.on_out_of_memory = Some(Arc::new(move |info| hook.call(info)));
+            settings.on_out_of_memory = Some(Arc::new(move |info| make_room(&hook, info)));
         }
         Ok(settings)
     }

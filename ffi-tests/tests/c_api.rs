@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "main.c",
     "basics.c",
     "callbacks.c",
+    "waits.c",
     "memory.c",
     "misuse.c",
     "kernels.c",
@@ -26,7 +27,7 @@ const SOURCES: [&str; 15] = [
     "arrow.c",
 ];
 /// How many cases the sources have.
-const CASES: usize = 37;
+const CASES: usize = 38;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

@@ -66,6 +66,7 @@ char *take_text(cudamem_text text);
 
 void case_library(void);
 void case_callbacks(void);
+void case_waits(void);
 void case_devices(void);
 void case_streams(void);
 void case_foreign(void);

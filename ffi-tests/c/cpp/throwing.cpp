@@ -143,6 +143,15 @@ static void library()
     context.synchronize();
     CHECK(*number == 2 && number.use_count() == 1);
 
+    stream.synchronize_for(cudamem::no_limit);
+    const cudamem::event reached(context);
+    reached.synchronize_for(std::chrono::milliseconds(1));
+    CHECK(status_of([&] { stream.synchronize_for(std::chrono::seconds(-1)); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem::set_slow_wait_callback([](const char *, double, void *) {});
+    cudamem::set_slow_wait_limit(std::chrono::minutes(1));
+    cudamem::set_slow_wait_callback(nullptr);
+    cudamem::set_slow_wait_limit(cudamem::no_limit);
+
     int failures = 0;
     cudamem::set_log([](cudamem_status, const char *, void *user) { ++*static_cast<int *>(user); }, &failures);
     CHECK(status_of([&] { cudamem::device_info(-1); }) != CUDAMEM_SUCCESS && failures == 1);
