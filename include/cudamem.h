@@ -505,8 +505,8 @@ cudamem_status cudamem_stream_synchronize(cudamem_stream stream);
 /**
  * As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
  *
- * Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on; the message says what it waits for, as far as this library
- * knows. CUDAMEM_ERROR_DRIVER if work failed.
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
+ * the library knows. CUDAMEM_ERROR_DRIVER if work failed.
  */
 cudamem_status cudamem_stream_synchronize_for(cudamem_stream stream,
                                               double seconds);
@@ -572,7 +572,7 @@ cudamem_status cudamem_event_synchronize(cudamem_event event);
 /**
  * As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
  *
- * Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on. CUDAMEM_ERROR_DRIVER if work failed.
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
  */
 cudamem_status cudamem_event_synchronize_for(cudamem_event event, double seconds);
 
@@ -584,28 +584,29 @@ cudamem_status cudamem_event_destroy(cudamem_event event);
 
 /* ---- Waits ----------------------------------------------------------------------------------------------------------
  *
- * Functions that wait for work may wait for ever: the work waits for a flag that nobody raises, or for a function of the host that
- * does not return. So every wait is watched, and one that takes longer than 10 seconds is reported, in a line on the standard
- * error stream: what waits, on which thread, for which stream, for how long, and for which flags, counters and rings the stream
- * waits. The wait goes on. A program that cannot wait calls cudamem_stream_synchronize_for or cudamem_event_synchronize_for.
+ * A function that waits for work may wait for ever: the work waits for a flag that nobody raises, or for a function of the host
+ * that does not return. The library therefore watches every wait. It reports one that takes longer than 10 seconds in a line on
+ * the standard error stream: what waits, on which thread, for which stream, for how long, and which flags, counters and rings the
+ * stream waits for. The wait goes on. To give up after a time, call cudamem_stream_synchronize_for or
+ * cudamem_event_synchronize_for.
  */
 
 /**
- * Is told of a wait that takes long: in words, which are valid during the call, how long it has taken so far in seconds, and what
- * was set along with the function. It is called on a thread of the library's, again after twice the time, and must neither wait
- * for work nor unwind.
+ * Is called for a wait that takes long, with a message that is valid during the call, with the seconds that the wait has taken so
+ * far, and with what was set along with the function. A thread of the library calls it, and again after twice the time. It must
+ * neither wait for work nor unwind.
  */
 typedef void (*cudamem_slow_wait_callback)(const char *message, double seconds, void *user);
 
 /**
- * Sets the function that is told of waits that take long, in place of the line on the standard error stream; NULL brings that
- * back. A call that has begun goes on.
+ * Sets the function that is called for waits that take long, instead of the line on the standard error stream. NULL brings the
+ * line back. A call that has begun goes on.
  */
 cudamem_status cudamem_set_slow_wait_callback(cudamem_slow_wait_callback callback,
                                               void *user);
 
 /**
- * Sets how many seconds a wait takes before it is reported: 10 at first, a thousandth at least; INFINITY (of math.h) ends the
+ * Sets how many seconds a wait takes before it is reported. It is 10 at first, and 0.001 at least; INFINITY (of math.h) ends the
  * reports.
  */
 cudamem_status cudamem_set_slow_wait_limit(double seconds);

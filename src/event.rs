@@ -81,7 +81,7 @@ pub extern "C" fn cudamem_event_synchronize(event: cudamem_event) -> cudamem_sta
 
 /// As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on. CUDAMEM_ERROR_DRIVER if work failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_synchronize_for(event: cudamem_event, seconds: f64) -> cudamem_status {
     run("cudamem_event_synchronize_for", || {

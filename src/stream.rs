@@ -107,8 +107,8 @@ pub extern "C" fn cudamem_stream_synchronize(stream: cudamem_stream) -> cudamem_
 
 /// As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if work is left then, which goes on; the message says what it waits for, as far as this library
-/// knows. CUDAMEM_ERROR_DRIVER if work failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
+/// the library knows. CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_synchronize_for(stream: cudamem_stream, seconds: f64) -> cudamem_status {
     run("cudamem_stream_synchronize_for", || {

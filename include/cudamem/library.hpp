@@ -36,7 +36,8 @@ inline result<void> set_drop_error_callback(cudamem_error_callback callback, voi
     return check(cudamem_set_drop_error_callback(callback, user));
 }
 
-/// Sets the function that is told of waits that take long, in place of a line on the standard error stream; null brings that back.
+/// Sets the function that is called for waits that take long, instead of a line on the standard error stream. Null brings the
+/// line back.
 inline result<void> set_slow_wait_callback(cudamem_slow_wait_callback callback, void *user = nullptr)
 {
     return check(cudamem_set_slow_wait_callback(callback, user));

@@ -1,4 +1,5 @@
 /* Waits with a time limit, and waits that take long. */
+#define _GNU_SOURCE
 #include "test.h"
 
 #include <math.h>

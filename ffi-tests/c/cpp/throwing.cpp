@@ -345,7 +345,8 @@ static void allocators()
 
         CHECK(has_no_memory([&] { static_cast<void>(copy.allocate(SIZE_MAX / 2)); }));
         CHECK(status_of([&] {
-                  cudamem::allocator<int> none(cudamem::resource::device(context), stream);
+                  const cudamem::resource device = cudamem::resource::device(context);
+                  cudamem::allocator<int> none(device, stream);
               }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
     CHECK(pool.statistics().blocks.current == 0);
