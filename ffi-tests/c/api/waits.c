@@ -57,7 +57,10 @@ static void on_slow_wait(const char *message, double seconds, void *user)
 {
     struct slow *slow = user;
     CHECK(strstr(message, "cudamem") == NULL && strstr(message, "has waited") != NULL && strstr(message, "stream") != NULL);
-    CHECK(seconds >= 0.02 && seconds < 10);
+    if (!(seconds >= 0.02)) {
+        fprintf(stderr, "told after %g s: %s\n", seconds, message);
+        exit(1);
+    }
     atomic_fetch_add(&slow->calls, 1);
     atomic_store(&slow->opened, true);
 }
