@@ -55,11 +55,14 @@ mod compare;
 mod context;
 pub mod copy;
 mod copy_memory;
+mod cpu_released;
 mod data_type;
+mod deferred;
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
+mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]

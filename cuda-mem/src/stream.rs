@@ -2,7 +2,9 @@
 
 use crate::beside_captures::beside_captures;
 use crate::context::ForeignOwner;
+use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
+use crate::ends::Ended;
 use crate::error::{DriverError, call};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Event, Result};
@@ -213,20 +215,32 @@ impl Stream {
     /// call the driver, so neither call this crate nor drop a value of it. A panic in it is caught and kept as a drop
     /// error.
     ///
+    /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the
+    /// function may wait for a thread that waits in the driver. So the first function of a context loads this crate's
+    /// kernels ([`Context::load_kernels`]).
+    ///
     /// # Errors
     ///
     /// The driver refuses, or the stream captures: the function runs once, captured work at each launch. The function is
     /// dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || Some(self.context().begin_cpu_released()))
+    }
+
+    /// As [`launch_host_function`](Self::launch_host_function), for a function that waits for no thread.
+    pub(crate) fn launch_prompt_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || None)
+    }
+
+    fn launch(&self, function: Box<dyn FnOnce() + Send>, pending: impl FnOnce() -> Option<Pending>) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if self.is_capturing()? {
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return Err(DriverError { call: "cuLaunchHostFunc", code }.into());
         }
-        let boxed: Box<HostFunction> =
-            Box::new(HostFunction { function: Box::new(function), drop_errors: self.context().drop_errors().clone() });
-        let data = Box::into_raw(boxed);
+        let drop_errors = self.context().drop_errors().clone();
+        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending: pending() }));
         // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
         let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
         if result.is_err() {
@@ -293,15 +307,18 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
 struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
+    /// Until the function has returned.
+    pending: Option<Pending>,
 }
 
 unsafe extern "C" fn run_host_function(data: *mut c_void) {
     // SAFETY: `launch_host_function` made the box for this one call.
-    let HostFunction { function, drop_errors } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
+    let HostFunction { function, drop_errors, pending } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
     if catch_unwind(AssertUnwindSafe(function)).is_err() {
         let error = DriverError { call: "a host function", code: CUresult::CUDA_ERROR_LAUNCH_FAILED };
         drop_errors.push("running a host function, which panicked", error.into());
     }
+    drop(pending);
 }
 
 impl PartialEq for Stream {
@@ -325,11 +342,7 @@ impl Drop for Inner {
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
         }
-        self.context.end("destroying a stream", |cuda| {
-            // Not around the report of an error: its hook may end other values.
-            let _teardown = self.context.driver().teardown();
-            // SAFETY: ours, and used by nobody any more; the driver finishes its work.
-            unsafe { call!(cuda.cuStreamDestroy_v2(self.raw)) }
-        });
+        // SAFETY: ours, and used by nobody any more; the driver finishes its work.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
     }
 }

@@ -37,6 +37,9 @@ pub struct Settings {
     /// Whether work of two streams that touches the same bytes without an order between them is reported, as
     /// [`Misuse::NoOrder`](crate::Misuse::NoOrder), however it was done. `SOFTGPU_RACES` (0 or 1), by default 0.
     pub races: bool,
+    /// Whether a call that waits for all work of a context holds the context's lock meanwhile, so that calls of other
+    /// threads wait behind it, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
+    pub locks: bool,
     /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
@@ -59,6 +62,7 @@ impl Default for Settings {
             strict: false,
             quarantine: 0,
             races: false,
+            locks: true,
             seed: None,
             attributes: Vec::new(),
         }
@@ -114,6 +118,7 @@ impl Settings {
         let vulkan = number("SOFTGPU_VULKAN", u64::from(usual.vulkan), SWITCH)?;
         let strict = number("SOFTGPU_STRICT", u64::from(usual.strict), SWITCH)?;
         let races = number("SOFTGPU_RACES", u64::from(usual.races), SWITCH)?;
+        let locks = number("SOFTGPU_LOCKS", u64::from(usual.locks), SWITCH)?;
         let version = number("SOFTGPU_VERSION", u64::from(usual.version), VERSION)?;
         let quarantine = number("SOFTGPU_QUARANTINE", usual.quarantine, BYTES)?;
         let seed = match get("SOFTGPU_SEED") {
@@ -135,6 +140,7 @@ impl Settings {
             ("SOFTGPU_VULKAN", vulkan),
             ("SOFTGPU_STRICT", strict),
             ("SOFTGPU_RACES", races),
+            ("SOFTGPU_LOCKS", locks),
         ];
         for (name, value) in switches {
             if value > 1 {
@@ -152,6 +158,7 @@ impl Settings {
             strict: strict == 1,
             quarantine,
             races: races == 1,
+            locks: locks == 1,
             seed,
             attributes,
         };
@@ -252,6 +259,7 @@ mod tests {
             ("SOFTGPU_VERSION", "13030"),
             ("SOFTGPU_STRICT", "2"),
             ("SOFTGPU_RACES", "2"),
+            ("SOFTGPU_LOCKS", "2"),
             ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();

@@ -2,6 +2,7 @@
 
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
+use crate::ends::Ended;
 use crate::error::{Error, call};
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -172,10 +173,7 @@ impl fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _teardown = self.context.driver().teardown();
-        self.context.end("destroying a graph", |cuda| {
-            // SAFETY: ours; what was made of it keeps what it needs.
-            unsafe { call!(cuda.cuGraphDestroy(self.raw)) }
-        });
+        // SAFETY: ours; what was made of it keeps what it needs.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Graph(self.raw)) };
     }
 }

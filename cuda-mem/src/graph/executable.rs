@@ -1,6 +1,7 @@
 //! Graphs made ready for launches.
 
 use super::Graph;
+use crate::ends::Ended;
 use crate::error::call;
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -80,10 +81,7 @@ impl fmt::Debug for ExecutableGraph {
 
 impl Drop for ExecutableGraph {
     fn drop(&mut self) {
-        let _teardown = self.context.driver().teardown();
-        self.context.end("destroying an executable graph", |cuda| {
-            // SAFETY: ours; a launch that goes on keeps what it needs.
-            unsafe { call!(cuda.cuGraphExecDestroy(self.raw)) }
-        });
+        // SAFETY: ours; a launch that goes on keeps what it needs.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Executable(self.raw)) };
     }
 }

@@ -80,6 +80,7 @@ unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        self.context.free_deferred();
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable and the context is current.
@@ -89,11 +90,9 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The free is not in stream order.
-        stream.synchronize()?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting("freeing device memory", Some(stream), free)
     }
 
     fn context(&self) -> &Context {

@@ -2,6 +2,7 @@
 
 use super::pinned::device_pointer;
 use crate::buffer::{Buffer, Refused};
+use crate::context::Liveness;
 use crate::error::call;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
@@ -11,7 +12,7 @@ use crate::resource::{
 use crate::{Context, Error, Feature, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use cuda_sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY, CU_MEMHOSTREGISTER_PORTABLE,
     CU_MEMHOSTREGISTER_READ_ONLY,
@@ -34,6 +35,10 @@ pub unsafe trait HostOwner: Send + 'static {
 
     /// The number of elements.
     fn length(&self) -> usize;
+
+    /// Whether the memory may be gone as soon as the registration was dropped, whatever becomes of this value.
+    #[doc(hidden)]
+    const BORROWED: bool = false;
 }
 
 // SAFETY: a vector that nobody changes keeps its elements where they are.
@@ -88,6 +93,7 @@ impl<T: Pod> BorrowedHostMemory<T> {
 // SAFETY: the contract of `BorrowedHostMemory::new`.
 unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
     type Element = T;
+    const BORROWED: bool = true;
 
     fn as_mut_ptr(&mut self) -> *mut T {
         self.start.as_ptr()
@@ -154,7 +160,7 @@ pub struct RegisteredMemory<O: HostOwner> {
     inner: Arc<Inner<O>>,
 }
 
-struct Inner<O> {
+struct Inner<O: HostOwner> {
     context: Context,
     options: RegisterOptions,
     state: Mutex<State<O>>,
@@ -167,6 +173,30 @@ struct State<O> {
     block: Block,
     /// Whether a buffer has the memory.
     lent: bool,
+    /// The stream of a buffer that ended while its work waited for the CPU, and so before its work.
+    unfinished: Option<Stream>,
+}
+
+/// An owner whose memory is registered. Memory that devices may reach must not become other memory, so it is dropped only
+/// after the registration.
+struct Owned<O> {
+    owner: Option<O>,
+    registered: bool,
+}
+
+impl<O> Owned<O> {
+    /// A method, so that a closure takes the whole and not its field.
+    fn set_registered(&mut self, registered: bool) {
+        self.registered = registered;
+    }
+}
+
+impl<O> Drop for Owned<O> {
+    fn drop(&mut self) {
+        if self.registered {
+            core::mem::forget(self.owner.take());
+        }
+    }
 }
 
 impl<O: HostOwner> RegisteredMemory<O> {
@@ -182,7 +212,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
         if let Err(error) = check_support(context, options) {
             return Err(Refused::new(owner, error));
         }
-        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false });
+        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false, unfinished: None });
         let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, state }) };
         match memory.inner.register() {
             Ok(()) => Ok(memory),
@@ -270,7 +300,7 @@ impl<O: HostOwner> Inner<O> {
     }
 }
 
-impl<O> Inner<O> {
+impl<O: HostOwner> Inner<O> {
     fn state(&self) -> MutexGuard<'_, State<O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,8 +311,10 @@ impl<O> Inner<O> {
         if state.block.size != 0 {
             let context = &self.context;
             let unregister = || {
+                let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                // SAFETY: registered by us, and no buffer has it.
+                state.unfinished.as_ref().map_or(Ok(()), Stream::synchronize)?;
+                // SAFETY: registered by us, no buffer has it, and what used it is done.
                 unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
             match unregister() {
@@ -294,12 +326,30 @@ impl<O> Inner<O> {
     }
 }
 
-impl<O> Drop for Inner<O> {
+impl<O: HostOwner> Drop for Inner<O> {
     fn drop(&mut self) {
-        if let Err(error) = self.unregister() {
-            // Memory that devices may still reach must not become other memory.
-            core::mem::forget(self.state().owner.take());
-            self.context.drop_errors().push("ending a registration of host memory", error);
+        const DOING: &str = "ending a registration of host memory";
+        if O::BORROWED || self.context.liveness() != Liveness::Alive {
+            if let Err(error) = self.unregister() {
+                core::mem::forget(self.state().owner.take());
+                self.context.drop_errors().push(DOING, error);
+            }
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.block.size == 0 {
+            return;
+        }
+        let address = state.block.host_pointer.expose_provenance();
+        let mut owned = Owned { owner: state.owner.take(), registered: true };
+        let unregister = move |cuda: &cuda_sys::Driver| {
+            // SAFETY: registered by us; no buffer has it, and what used it is done.
+            let ended = unsafe { call!(cuda.cuMemHostUnregister(ptr::with_exposed_provenance_mut(address))) };
+            owned.set_registered(ended.as_ref().is_err_and(|error| !error.is_teardown()));
+            ended
+        };
+        if let Err(error) = self.context.free_by_waiting(DOING, state.unfinished.as_ref(), unregister) {
+            self.context.drop_errors().push(DOING, error);
         }
     }
 }
@@ -322,7 +372,7 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
 // SAFETY: the owner's memory is lent once at a time, and stays registered while it is lent: who has the block has the
 // resource too.
 unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "RegisteredMemory::allocate";
         let mut state = self.state();
         let address = state.block.device_pointer as usize;
@@ -331,14 +381,24 @@ unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
             return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
         }
         check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
+        if let Some(unfinished) = &state.unfinished {
+            stream.follow(unfinished)?;
+            state.unfinished = None;
+        }
         state.lent = true;
         Ok(state.block)
     }
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
-        // The owner may use the memory, or free it, as soon as this returns.
-        stream.synchronize()?;
-        self.state().lent = false;
+        // The owner has the memory back when it is no longer registered. Borrowed memory may be gone when this returns.
+        let waits_for_cpu = !O::BORROWED && self.context.waits_for_cpu();
+        let unfinished = waits_for_cpu.then(|| stream.clone());
+        if unfinished.is_none() {
+            stream.synchronize()?;
+        }
+        let mut state = self.state();
+        state.lent = false;
+        state.unfinished = unfinished;
         Ok(())
     }
 
@@ -361,7 +421,7 @@ impl<O: HostOwner> fmt::Debug for RegisteredMemory<O> {
     }
 }
 
-impl<O> fmt::Debug for Inner<O> {
+impl<O: HostOwner> fmt::Debug for Inner<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("RegisteredMemory")

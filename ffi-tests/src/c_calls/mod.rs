@@ -96,9 +96,17 @@ pub fn run(bytes: &[u8]) -> Tally {
     load();
     let mut calls =
         Calls { bytes, handles: Vec::new(), memory: vec![0x5a; ROOM].into_boxed_slice(), tally: Tally::default() };
+    let trace = std::env::var_os("C_CALLS_TRACE").is_some();
     calls.begin();
-    while !calls.bytes.is_empty() {
+    while let Some(choice) = calls.bytes.first() {
+        if trace {
+            let done = bytes.len() - calls.bytes.len();
+            eprintln!("byte {done}: step {}, {:x?}", choice % 18, &calls.bytes[..calls.bytes.len().min(24)]);
+        }
         calls.step();
+    }
+    if trace {
+        eprintln!("destroying {} handles", calls.handles.len());
     }
     calls.end();
     calls.tally
