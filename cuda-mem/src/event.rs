@@ -2,6 +2,7 @@
 
 use crate::beside_captures::beside_captures;
 use crate::error::call;
+use crate::later::{drop_later, inside_host_function};
 use crate::stream::done;
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -148,6 +149,9 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
         self.context.end("destroying an event", |cuda| {
             // Not around the report of an error: its hook may end other values.
             let _teardown = self.context.driver().teardown();

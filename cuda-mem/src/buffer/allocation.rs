@@ -1,6 +1,7 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
 use crate::context::{ForeignOwner, Liveness};
+use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -179,8 +180,28 @@ impl Allocation {
     }
 }
 
+impl Allocation {
+    /// Moves all that it holds out.
+    #[cold]
+    fn take(&mut self) -> Self {
+        let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
+        Self {
+            block: self.block,
+            origin: core::mem::replace(&mut self.origin, Origin::Foreign(nowhere)),
+            home: self.home.clone(),
+            exposed: AtomicU64::new(*self.exposed.get_mut()),
+            exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
+            ended: core::mem::replace(&mut self.ended, true),
+            unposted: AtomicBool::new(*self.unposted.get_mut()),
+        }
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(self.take());
+        }
         if let Err(error) = self.end()
             && !error.is_teardown()
         {
@@ -239,6 +260,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        if inside_host_function() {
+            let exclusive = core::mem::take(&mut self.exclusive);
+            return drop_later(Self { allocation: self.allocation.clone(), home: self.home.clone(), exclusive });
+        }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;

@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # Safety
 ///
 /// While the owner lives and is not moved, the address and the length stay the same; the memory is valid for reads and
-/// writes, and nothing else uses it.
+/// writes, and nothing else uses it. The owner's drop reads no element: memory that was allocated from as a resource may
+/// hold no values.
 pub unsafe trait HostOwner: Send + 'static {
     /// What the memory holds.
     type Element: Pod;
@@ -78,8 +79,9 @@ impl<T: Pod> BorrowedHostMemory<T> {
     /// # Safety
     ///
     /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, used by nothing
-    /// else, until the registration and its buffer have ended. Memory that is only valid for reads will do if nothing
-    /// writes the buffer: not the CPU, and no device.
+    /// else, until the registration and its buffer have ended. After that, bytes may have no value if the registered memory
+    /// was allocated from as a resource. Memory that is only valid for reads will do if nothing writes the buffer: not the
+    /// CPU, and no device.
     pub unsafe fn new(start: NonNull<T>, length: usize) -> Self {
         Self { start, length }
     }
@@ -134,7 +136,8 @@ impl RegisterOptions {
 /// Memory of the program's own, page-locked for as long as this value or its buffer lives. The driver copies it as fast
 /// as memory that it allocated, and kernels may address it. Cheap to clone.
 ///
-/// As a resource it has one block, its memory, which one buffer at a time may have.
+/// As a resource it has one block, its memory, which one buffer at a time may have. Whoever allocates the block may leave it
+/// without values, so the owner does not come back after that: only [`buffer`](Self::buffer) lends the memory with its values.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -167,6 +170,8 @@ struct State<O> {
     block: Block,
     /// Whether a buffer has the memory.
     lent: bool,
+    /// Whether it was ever lent as a resource's, without a type: then bytes of it may have no value.
+    was_untyped: bool,
 }
 
 impl<O: HostOwner> RegisteredMemory<O> {
@@ -182,7 +187,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
         if let Err(error) = check_support(context, options) {
             return Err(Refused::new(owner, error));
         }
-        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false });
+        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false, was_untyped: false });
         let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, state }) };
         match memory.inner.register() {
             Ok(()) => Ok(memory),
@@ -200,30 +205,47 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// Another buffer has it: [`Error::OutOfMemory`]. The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
-        let length = self.inner.state().block.size / size_of::<O::Element>();
-        let buffer = Buffer::uninit(self, length, stream)?;
-        // SAFETY: the block is the owner's memory from its start on, which holds that many values.
-        Ok(unsafe { buffer.assume_init() })
+        let block = self.inner.lend(self.inner.state().block.size, align_of::<O::Element>(), false)?;
+        let length = block.size / size_of::<O::Element>();
+        // SAFETY: the block is the owner's memory, lent just now, and holds that many values.
+        unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
     }
 
     /// Ends the registration, and gives the memory back. Its buffer has to have ended, which waited for its work.
     ///
     /// # Errors
     ///
-    /// A buffer or a clone of this value is left, or the driver refuses; this value is given back.
+    /// A buffer or a clone of this value is left; the memory was allocated as a resource's; the driver refuses. This value
+    /// is given back.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::HostBuffer;
+    /// use cuda_mem::memory::{RegisterOptions, RegisteredMemory};
+    /// let registered = RegisteredMemory::new(&context, vec![1u32; 1000], RegisterOptions::default())?;
+    /// drop(HostBuffer::<u64>::uninit(&registered, 500)?);
+    /// assert!(registered.into_owner().is_err(), "some of the numbers may have no value");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn into_owner(mut self) -> Result<O, Box<Refused<Self>>> {
-        let refusal = |value: &str| Error::InvalidArgument {
+        let refusal = |value: &str, rule| Error::InvalidArgument {
             call: "RegisteredMemory::into_owner",
             argument: "the registered memory",
             value: value.into(),
-            rule: "its buffer must have been closed or dropped, and its clones too",
+            rule,
         };
+        let ended = "its buffer must have been closed or dropped, and its clones too";
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
-            return Err(Refused::new(self, refusal("in use")));
+            return Err(Refused::new(self, refusal("in use", ended)));
         };
+        if inner.state().was_untyped {
+            let rule = "memory that was allocated from as a resource may hold no values: lend it by `buffer` alone";
+            return Err(Refused::new(self, refusal("lent without a type", rule)));
+        }
         match inner.unregister() {
             Ok(Some(owner)) => Ok(owner),
-            Ok(None) => Err(Refused::new(self, refusal("gone"))),
+            Ok(None) => Err(Refused::new(self, refusal("gone", ended))),
             Err(error) => Err(Refused::new(self, error)),
         }
     }
@@ -275,6 +297,21 @@ impl<O> Inner<O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lends the memory, with the values that it has, or without a type.
+    fn lend(&self, size: usize, alignment: usize, untyped: bool) -> Result<Block> {
+        const CALL: &str = "RegisteredMemory::allocate";
+        let mut state = self.state();
+        let address = state.block.device_pointer as usize;
+        if state.lent || size > state.block.size {
+            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
+            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
+        }
+        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
+        state.lent = state.block.size != 0;
+        state.was_untyped |= untyped;
+        Ok(state.block)
+    }
+
     /// Ends the registration and gives the owner. A context that has ended has ended it too.
     fn unregister(&mut self) -> Result<Option<O>> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -323,16 +360,7 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
 // resource too.
 unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
-        const CALL: &str = "RegisteredMemory::allocate";
-        let mut state = self.state();
-        let address = state.block.device_pointer as usize;
-        if state.lent || size > state.block.size {
-            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
-            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
-        }
-        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
-        state.lent = true;
-        Ok(state.block)
+        self.lend(size, alignment, true)
     }
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {

@@ -6,6 +6,7 @@ use super::heap::Effort;
 use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{drain, reach};
 use crate::beside_captures::{RelaxedCalls, relaxed};
+use crate::callback::{call_back, or_undo};
 use crate::context::Liveness;
 use crate::resource::{Block, SharedResource};
 use crate::trace::Action;
@@ -156,11 +157,11 @@ impl Core {
     /// Adds a region, and takes a block at once, before another thread does.
     fn add_region(&self, size: usize, request: Option<Request<'_>>) -> Result<Option<Block>> {
         self.state().incoming += size;
+        let over = || self.state().incoming -= size;
         // No lock is held: the source may have hooks that use this pool.
-        let region = allocate_region(&self.upstream, size, self.alignment, &self.own);
+        let region = or_undo(|| allocate_region(&self.upstream, size, self.alignment, &self.own), over)?;
         let mut state = self.state();
         state.incoming -= size;
-        let region = region?;
         let added = usable(region, 1 << self.unit_log2).and_then(|()| state.heap.add(region).map_err(refused));
         if let Err(error) = added {
             drop(state);
@@ -178,9 +179,19 @@ impl Core {
     /// Gives regions back that hold no blocks and wait for nothing, as long as at least `keep` bytes stay. Whether there
     /// were any.
     fn release(&self, keep: u64) -> Result<bool> {
-        let empty = self.state().heap.take_empty(keep);
+        /// Regions that the source was not asked to take yet. A panic of the source leaves them to the pool.
+        struct Rest<'pool>(&'pool Core, std::vec::IntoIter<Block>);
+        impl Drop for Rest<'_> {
+            fn drop(&mut self) {
+                // They were the heap's a moment ago: it takes them again.
+                for region in self.1.by_ref() {
+                    let _ = self.0.state().heap.add(region);
+                }
+            }
+        }
+        let mut rest = Rest(self, self.state().heap.take_empty(keep).into_iter());
         let mut result = Ok(false);
-        for region in empty {
+        while let Some(region) = rest.1.next() {
             // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
             match unsafe { self.upstream.deallocate(region, &self.own) } {
                 Ok(()) => {
@@ -287,7 +298,8 @@ impl Core {
         };
         for region in settled {
             // SAFETY: every block holds the pool, so that none is left; what used them is done.
-            result = unsafe { self.upstream.deallocate(region, &self.own) }.and(result);
+            let freed = call_back(|| unsafe { self.upstream.deallocate(region, &self.own) });
+            result = freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result);
         }
         result
     }

@@ -70,7 +70,7 @@ pub enum BlockState {
 }
 
 /// Why text is no snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// It is no JSON, is cut off, or has other fields.
