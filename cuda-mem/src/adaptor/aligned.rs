@@ -1,8 +1,8 @@
 //! Alignment beyond that of a resource.
 
 use super::{Adapt, Before, handle};
-use crate::descriptor::Descriptor;
 use crate::callback::or_undo;
+use crate::descriptor::Descriptor;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};

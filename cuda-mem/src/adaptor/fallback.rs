@@ -1,8 +1,8 @@
 //! A second resource for when the first is full.
 
 use super::handle;
-use crate::descriptor::Descriptor;
 use crate::callback::or_undo;
+use crate::descriptor::Descriptor;
 use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;

@@ -1,5 +1,6 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
+use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
 use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource};
@@ -202,7 +203,9 @@ impl Drop for Allocation {
         if inside_host_function() {
             return drop_later(self.take());
         }
-        if let Err(error) = self.end()
+        // A resource may be the caller's own.
+        let ended = call_back(|| self.end()).unwrap_or_else(|panic| Err(panic.of("a resource")));
+        if let Err(error) = ended
             && !error.is_teardown()
         {
             self.context().drop_errors().push("freeing a buffer", error);

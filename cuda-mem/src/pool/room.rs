@@ -87,7 +87,7 @@ impl Core {
                 {
                     watch.waited(block, stream);
                 }
-                self.given(state, size, bytes);
+                state.tally.allocated(size, bytes);
                 return Ok(Some(block));
             }
         }
@@ -179,29 +179,21 @@ impl Core {
     /// Gives regions back that hold no blocks and wait for nothing, as long as at least `keep` bytes stay. Whether there
     /// were any.
     fn release(&self, keep: u64) -> Result<bool> {
-        /// Regions that the source was not asked to take yet. A panic of the source leaves them to the pool.
-        struct Rest<'pool>(&'pool Core, std::vec::IntoIter<Block>);
-        impl Drop for Rest<'_> {
-            fn drop(&mut self) {
-                // They were the heap's a moment ago: it takes them again.
-                for region in self.1.by_ref() {
-                    let _ = self.0.state().heap.add(region);
-                }
-            }
-        }
-        let mut rest = Rest(self, self.state().heap.take_empty(keep).into_iter());
+        let empty = self.state().heap.take_empty(keep);
         let mut result = Ok(false);
-        while let Some(region) = rest.1.next() {
+        for region in empty {
             // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
-            match unsafe { self.upstream.deallocate(region, &self.own) } {
-                Ok(()) => {
+            match call_back(|| unsafe { self.upstream.deallocate(region, &self.own) }) {
+                Ok(Ok(())) => {
                     if let Some(watch) = &self.watch {
                         watch.region(Action::Release, region);
                     }
                     result = result.map(|_| true);
                 }
                 // It is not freed: it stays ours.
-                Err(error) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                Ok(Err(error)) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                // Nobody knows whether it is freed: it is left to its context.
+                Err(panic) => result = Err(panic.of("the source of a pool")),
             }
         }
         result

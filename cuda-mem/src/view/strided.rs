@@ -160,7 +160,10 @@ impl<'memory> StridedView<'memory, Exclusive> {
     /// # Errors
     ///
     /// Elements lie outside of the slice; the layout's item size is not the type's.
-    pub fn of_mut_slice<T: Element + NoUninit + AnyBitPattern>(slice: &'memory mut [T], layout: StridedLayout) -> Result<Self> {
+    pub fn of_mut_slice<T: Element + NoUninit + AnyBitPattern>(
+        slice: &'memory mut [T],
+        layout: StridedLayout,
+    ) -> Result<Self> {
         let memory =
             HostMemory { size: size_of_val(slice), start: slice.as_mut_ptr().cast(), owner: None, borrow: PhantomData };
         Self::checked("StridedView::of_mut_slice", Memory::Host(memory), T::DATA_TYPE, layout, false)

@@ -3,8 +3,8 @@
 use super::owned::DeviceArray;
 use super::raw::{ArrowDeviceArray, ArrowDeviceArrayStream, ArrowSchema};
 use super::{ArrowError, Schema};
-use crate::callback::call_back;
 use crate::Result;
+use crate::callback::call_back;
 use crate::interchange::TensorDevice;
 use crate::interchange::dlpack::DLDevice;
 use core::ffi::{CStr, c_char, c_int};

@@ -81,7 +81,11 @@ impl<K: Kind> VirtualMemory<K> {
     /// missing or are something else; the part does not hold whole elements, aligned; the stream captures, or is of
     /// another device; the driver refuses.
     #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
-    pub fn import<T: NoUninit + AnyBitPattern>(&self, export: VirtualExport, stream: &Stream) -> Result<SharedBuffer<T, K>> {
+    pub fn import<T: NoUninit + AnyBitPattern>(
+        &self,
+        export: VirtualExport,
+        stream: &Stream,
+    ) -> Result<SharedBuffer<T, K>> {
         const CALL: &str = "VirtualMemory::import";
         let (files, descriptor) = export.into_parts();
         let head = *descriptor.descriptor();
