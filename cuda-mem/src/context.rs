@@ -6,6 +6,7 @@ use crate::deferred::ContextState;
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
+use crate::later::{check_outside, drop_later, inside_host_function};
 use crate::waiting::{self, Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
@@ -155,15 +156,17 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The context has been destroyed, or the driver has shut down.
+    /// The context has been destroyed, or the driver has shut down. The thread is in a host function.
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
+        check_outside()?;
         self.inner.bind()
     }
 
     /// An error if the context has ended: the driver crashes over what was made in it.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
+        check_outside()?;
         let code = match self.liveness() {
             Liveness::Alive => return Ok(()),
             Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
@@ -501,6 +504,16 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self {
+                device: self.device.clone(),
+                raw: self.raw,
+                id: self.id,
+                ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
+                drop_errors: self.drop_errors.clone(),
+                state: core::mem::take(&mut self.state),
+            });
+        }
         self.finish_deferred();
         let liveness = self.liveness();
         let driver = self.device.driver();
@@ -520,9 +533,7 @@ impl Drop for Inner {
             Ok(()) => {}
         }
         // What nobody took does not end unseen.
-        for error in self.drop_errors.take().errors {
-            driver.drop_errors().push(error.doing, error.error);
-        }
+        driver.drop_errors().inherit(&self.drop_errors);
     }
 }
 

@@ -99,6 +99,8 @@ impl Context {
         home: Option<&Stream>,
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
+        // A wait for a stream that captures would end the capture.
+        home.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
         let elsewhere = home.filter(|home| home.context() != self);
         // The list's frees come after all work of this context only.
         elsewhere.map_or(Ok(()), Stream::synchronize)?;

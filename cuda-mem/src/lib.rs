@@ -51,6 +51,7 @@
 pub mod adaptor;
 mod beside_captures;
 pub mod buffer;
+mod callback;
 mod compare;
 mod context;
 pub mod copy;
@@ -80,6 +81,7 @@ pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
+mod later;
 mod locked;
 pub mod mapped;
 pub mod memory;
@@ -92,6 +94,8 @@ mod stream;
 pub mod suballocator;
 mod support;
 pub mod trace;
+#[cfg(doctest)]
+mod values;
 pub mod view;
 pub mod waiting;
 

@@ -1,11 +1,13 @@
 //! Streams: work done in order.
 
 use crate::beside_captures::beside_captures;
+use crate::callback::call_back;
 use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::{DriverError, call};
+use crate::later::{Inside, drop_later, inside_host_function};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
@@ -13,7 +15,6 @@ use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A stream. Cheap to clone.
@@ -211,9 +212,12 @@ impl Stream {
         self.wait(&event)
     }
 
-    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. It must not
-    /// call the driver, so neither call this crate nor drop a value of it. A panic in it is caught and kept as a drop
-    /// error.
+    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. A panic in it is
+    /// kept as a drop error of the context, [`Error::Panicked`](crate::Error::Panicked), with its text.
+    ///
+    /// The function must not call the driver. What of this crate has to is refused there:
+    /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and pools
+    /// that are dropped in it end soon after it has returned, on a thread of this crate's.
     ///
     /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the
     /// function may wait for a thread that waits in the driver. So the first function of a context loads this crate's
@@ -314,9 +318,9 @@ struct HostFunction {
 unsafe extern "C" fn run_host_function(data: *mut c_void) {
     // SAFETY: `launch_host_function` made the box for this one call.
     let HostFunction { function, drop_errors, pending } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    if catch_unwind(AssertUnwindSafe(function)).is_err() {
-        let error = DriverError { call: "a host function", code: CUresult::CUDA_ERROR_LAUNCH_FAILED };
-        drop_errors.push("running a host function, which panicked", error.into());
+    let _inside = Inside::enter();
+    if let Err(panicked) = call_back(function) {
+        drop_errors.push("running a host function", panicked.of("a host function"));
     }
     drop(pending);
 }
@@ -341,6 +345,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
+        }
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw, ownership: Ownership::Owned });
         }
         // SAFETY: ours, and used by nobody any more; the driver finishes its work.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };

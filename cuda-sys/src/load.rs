@@ -57,7 +57,7 @@ pub struct Attempt {
 }
 
 /// No library was found. The text lists every place with its reason, and says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LoadError {
     /// What was looked for.
     pub what: &'static str,

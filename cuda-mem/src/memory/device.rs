@@ -7,7 +7,7 @@ use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
 use crate::{Context, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
 /// The alignment that the driver gives by itself, in bytes.
@@ -55,7 +55,7 @@ impl DeviceMemory {
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where
-        T: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
     {
         const CALL: &str = "DeviceMemory::import_buffer";
         let context = &self.inner.context;
