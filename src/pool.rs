@@ -7,6 +7,7 @@
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
 use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
@@ -35,7 +36,8 @@ pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
 
 /// Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
-/// and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+/// and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+/// same pool fails without another call of it. It must not unwind.
 pub type cudamem_out_of_memory_callback =
     Option<extern "C" fn(requested: usize, free: usize, attempt: u32, user: *mut c_void) -> bool>;
 
@@ -74,20 +76,12 @@ unsafe impl Options for cudamem_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-struct OutOfMemory {
-    function: extern "C" fn(usize, usize, u32, *mut c_void) -> bool,
-    user: *mut c_void,
-}
+type OutOfMemory = Callback<extern "C" fn(usize, usize, u32, *mut c_void) -> bool>;
 
-// SAFETY: the header asks for functions that may be called, with what was given, on any thread.
-unsafe impl Send for OutOfMemory {}
-// SAFETY: as above.
-unsafe impl Sync for OutOfMemory {}
-
-impl OutOfMemory {
-    fn call(&self, info: &OutOfMemoryInfo) -> bool {
-        (self.function)(info.requested, info.free, info.attempt, self.user)
-    }
+/// Asks the program's function, unless it runs already.
+fn make_room(asked: &OutOfMemory, info: &OutOfMemoryInfo) -> bool {
+    let call = || asked.call(|function, user| function(info.requested, info.free, info.attempt, user));
+    call_once(asked, call).unwrap_or(false)
 }
 
 pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
@@ -138,7 +132,7 @@ impl cudamem_pool_options {
         }
         if let Some(function) = self.on_out_of_memory {
             let hook = OutOfMemory { function, user: self.user };
-            settings.on_out_of_memory = Some(Arc::new(move |info| hook.call(info)));
+            settings.on_out_of_memory = Some(Arc::new(move |info| make_room(&hook, info)));
         }
         Ok(settings)
     }

@@ -99,6 +99,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
         Error::Panicked { .. } => CUDAMEM_ERROR_PANIC,
+        Error::WaitTimedOut(_) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
         Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
