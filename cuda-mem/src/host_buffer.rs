@@ -1,7 +1,7 @@
 //! Page-locked memory as a slice of the CPU's.
 
 use crate::buffer::{Refused, TransferDestination, TransferSource};
-use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any};
+use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any, no_slices};
 use crate::{Buffer, Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, Zeroable};
 use core::fmt;
@@ -192,6 +192,9 @@ impl<T> HostBuffer<T> {
     }
 
     fn take<K: Kind>(memory: Buffer<T, K>) -> Result<Self, Box<Refused<Buffer<T, K>>>> {
+        if memory.accessibility().processes {
+            return Err(Refused::new(memory, no_slices("HostBuffer")));
+        }
         if !memory.is_coherent() {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",

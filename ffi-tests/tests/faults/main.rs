@@ -4,6 +4,7 @@
 //! One test at a time: faults and the ledger are one for the process.
 
 mod buffers;
+mod exporter;
 mod pools;
 
 use buffers::{buffers, interchange, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
