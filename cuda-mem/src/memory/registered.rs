@@ -205,7 +205,8 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// Another buffer has it: [`Error::OutOfMemory`]. The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
-        let block = self.inner.lend(self.inner.state().block.size, align_of::<O::Element>(), false)?;
+        let size = self.inner.state().block.size;
+        let block = self.inner.lend(size, align_of::<O::Element>(), false)?;
         let length = block.size / size_of::<O::Element>();
         // SAFETY: the block is the owner's memory, lent just now, and holds that many values.
         unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
