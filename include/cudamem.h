@@ -99,7 +99,7 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_MISALIGNED 8
 /** The driver, the library or the device cannot do this. */
 #define CUDAMEM_ERROR_UNSUPPORTED 9
-/** A defect of libcudamem: the call was given up. Please report it with the message. */
+/** A panic. In a function of libcudamem it is a defect: the call was given up, please report it with the message. */
 #define CUDAMEM_ERROR_PANIC 10
 /** A handle is null, of another kind, was destroyed, or was never made. Nothing was touched. */
 #define CUDAMEM_ERROR_INVALID_HANDLE 11
@@ -824,6 +824,19 @@ typedef struct {
     void *user;
 } cudamem_pool_options;
 
+/**
+ * What came and went over the life of a pool. How much there was at most is not known; a statistics resource before the pool
+ * knows (cudamem_resource_create_statistics).
+ */
+typedef struct {
+    /** What there is now. */
+    uint64_t current;
+    /** All that ever came. */
+    uint64_t total;
+    /** All that ever went. */
+    uint64_t freed;
+} cudamem_flow;
+
 /** One figure over the life of a pool. */
 typedef struct {
     /** What it is now. */
@@ -841,12 +854,12 @@ typedef struct {
     /** sizeof(cudamem_pool_statistics), set by the program. */
     size_t size;
     /** What was asked for in the blocks that there are. */
-    cudamem_figure requested;
+    cudamem_flow requested;
     /** The sizes of the blocks that there are. */
-    cudamem_figure allocated;
+    cudamem_flow allocated;
     /** How many blocks there are: a count. */
-    cudamem_figure blocks;
-    /** What blocks use, and what is kept by threads or waits for work. */
+    cudamem_flow blocks;
+    /** What blocks use, and what threads keep. */
     cudamem_figure active;
     /** What is free in regions that hold blocks. */
     cudamem_figure inactive_split;
@@ -856,11 +869,14 @@ typedef struct {
     cudamem_figure regions;
     /** What threads keep. */
     uint64_t in_fronts;
-    /** Freed memory that waits for work. */
+    /** Freed memory that waits for work, which is asked for these figures. */
     uint64_t pending;
-    /** The largest free range. */
+    /** The largest free range, where what threads keep is free too. */
     uint64_t largest_free;
-    /** Which part of the free memory lies outside of the largest free range: 0 to 1. */
+    /**
+     * Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
+     * What threads keep is free. 0 to 1.
+     */
     double fragmentation;
     /** How many events were recorded: a count. */
     uint64_t events_recorded;
