@@ -139,3 +139,119 @@ pub(crate) fn armed_anywhere(context: &Context) -> bool {
         armed
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::{Comparison, Flag, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
+    use crate::{Driver, Error, Result};
+    use core::time::Duration;
+
+    fn texts(stream: &Stream) -> Vec<String> {
+        describe(stream).iter().map(ToString::to_string).collect()
+    }
+
+    /// A context and a stream of the test's own: other tests' signals are not seen.
+    fn stream() -> Result<Stream> {
+        Stream::new(&Driver::software()?.device(0)?.create_context()?)
+    }
+
+    #[test]
+    fn a_wait_is_described_until_the_stream_has_passed_it() -> Result<()> {
+        let stream = stream()?;
+        let context = stream.context();
+        let signals = Signals::new(context)?;
+        assert!(!armed_anywhere(context) && describe(&stream).is_empty());
+        let (ready, other) = (signals.flag::<u32>(Waiter::Device)?.named("ready"), Stream::new(context)?);
+        ready.store(3);
+        ready.wait_on(&stream, Comparison::AtLeast, 4)?;
+        assert_eq!(texts(&stream), ["flag \"ready\": value 3, needs >= 4"]);
+        assert!(armed_anywhere(context) && describe(&other).is_empty());
+        ready.store(4);
+        assert!(describe(&stream).is_empty(), "it passes by itself");
+        stream.synchronize()?;
+        ready.store(0);
+        assert!(!armed_anywhere(context) && describe(&stream).is_empty(), "it has passed");
+
+        let mut pieces = signals.counter::<u64>()?.named("pieces");
+        pieces.wait_on(&stream, 2)?;
+        pieces.add(1);
+        assert_eq!(texts(&stream), ["counter \"pieces\": value 1, needs >= 2"]);
+        pieces.add(1);
+        assert!(!armed_anywhere(context), "its value says so");
+        stream.synchronize()
+    }
+
+    #[test]
+    fn signals_without_names_are_numbered() -> Result<()> {
+        let stream = stream()?;
+        let flag = Signals::new(stream.context())?.flag::<u64>(Waiter::Device)?;
+        flag.wait_on(&stream, Comparison::AnyBit, 6)?;
+        let text = texts(&stream).concat();
+        assert!(text.starts_with("flag #") && text.ends_with(": value 0, needs any bit of 6"), "{text}");
+        flag.store(2);
+        stream.synchronize()
+    }
+
+    #[test]
+    fn a_ring_and_a_flag_of_a_kernel_are_described_while_it_runs() -> Result<()> {
+        let stream = stream()?;
+        let context = stream.context();
+        let signals = Signals::new(context)?;
+        let mut requests = signals.ring_to_device::<u64>(8)?.named("requests");
+        let sum: Flag<u64> = signals.flag(Waiter::Cpu)?;
+        SignalKernels::of(context)?.sum_ring(&requests, &sum, Duration::ZERO, &stream)?;
+        requests.push(5)?;
+        while texts(&stream)[0] != "ring \"requests\": 1 items pushed, 1 popped, used by a kernel that may wait for it"
+        {
+            std::thread::yield_now();
+        }
+        assert!(texts(&stream)[1].ends_with("value 0, used by a kernel that may wait for it"));
+        assert!(armed_anywhere(context));
+        drop(requests);
+        stream.synchronize()?;
+        assert_eq!((sum.load(), armed_anywhere(context)), (5, false));
+        Ok(())
+    }
+
+    /// As in a program that waits in turns: the log of waits must not grow with their number.
+    #[test]
+    fn a_hundred_thousand_waits_leave_few_entries() -> Result<()> {
+        let stream = stream()?;
+        let signals = Signals::new(stream.context())?;
+        let (flag, mut count, done) =
+            (signals.flag::<u32>(Waiter::Device)?, signals.counter::<u32>()?, signals.device_counter::<u32>()?);
+        let rounds = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+        for round in 1..=rounds {
+            flag.wait_on(&stream, Comparison::Equal, round)?;
+            count.wait_on(&stream, round)?;
+            done.store_on(&stream, round)?;
+            flag.store(round);
+            count.add(1);
+            done.wait(round, &WaitPolicy::default())?;
+        }
+        assert!(flag.state().log().uses().len() <= 128);
+        stream.synchronize()
+    }
+
+    #[test]
+    fn a_closed_flag_says_so_and_its_stream_is_told() -> Result<()> {
+        let stream = stream()?;
+        let flag = Signals::new(stream.context())?.flag::<u32>(Waiter::Device)?.named("go");
+        let (clone, policy) = (flag.clone(), WaitPolicy::default());
+        let waiter = std::thread::spawn(move || clone.wait(Comparison::Equal, 9, &policy));
+        flag.wait_on(&stream, Comparison::Equal, 9)?;
+        flag.close();
+        let told = |error: Error| match error {
+            Error::Signal(error) => matches!(*error, SignalError::Closed { .. }),
+            _ => false,
+        };
+        assert!(waiter.join().expect("no panic").is_err_and(told), "although the library has written 9");
+        assert!(flag.wait_on(&stream, Comparison::Equal, 1).is_err_and(told));
+        assert!(flag.store_on(&stream, 1).is_err_and(told));
+        let text = stream.synchronize().expect_err("nobody wrote 9").to_string();
+        assert!(text.starts_with("flag \"go\" was dropped while stream"), "{text}");
+        assert!(text.contains("to be equal to 0x9 (it was 0x0)"), "{text}");
+        stream.synchronize()
+    }
+}

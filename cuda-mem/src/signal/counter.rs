@@ -43,6 +43,11 @@ impl<W: SignalWord> Counter<W> {
         Self { flag: self.flag.named(name), ..self }
     }
 
+    /// As [`named`](Self::named), of a counter that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.flag.set_name(name);
+    }
+
     /// Counts on, after all earlier writes of this thread to any memory. Gives the new count.
     #[inline]
     pub fn add(&mut self, more: W) -> W {
@@ -94,6 +99,11 @@ impl<W: SignalWord> DeviceCounter<W> {
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { flag: self.flag.named(name) }
+    }
+
+    /// As [`named`](Self::named), of a counter that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.flag.set_name(name);
     }
 
     /// Ends the counter for all its clones, as [`Flag::close`].

@@ -61,8 +61,13 @@ impl<W: SignalWord> Flag<W> {
     /// Gives the flag a name, for errors and for reports of waits that take long: `flag "ready"` in place of `flag #3`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        self.inner.state.set_name(name);
+        self.set_name(name);
         self
+    }
+
+    /// As [`named`](Self::named), of a flag that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.inner.state.set_name(name);
     }
 
     /// Ends the flag for all its clones, as the drop of the last one does: waits of the CPU fail at once, and streams that

@@ -45,8 +45,10 @@ struct Reaper {
 struct Left {
     /// Nobody has to look again before somebody asks for memory.
     at_rest: bool,
+    /// The driver has said what is done.
+    answered: bool,
     nothing: bool,
-    /// Of a question that the driver did not answer.
+    /// Of a question that the driver did not answer, or of a stream of which none can be asked.
     result: Result<()>,
 }
 
@@ -70,8 +72,8 @@ impl Retired {
 
     /// Takes a signal that has ended. What waits for it is released before this returns, if one write does that.
     pub fn add(self: &Arc<Self>, signal: &Arc<Signal>) {
-        // A context that is gone has no work left; in a forked process, the locks are another's.
-        if self.context.liveness() != Liveness::Alive || signal.log().is_empty() {
+        // In a forked process, the locks may be held for ever.
+        if self.context.liveness() == Liveness::DriverGone || signal.log().is_empty() {
             return;
         }
         lock(&self.signals).push(signal.clone());
@@ -80,11 +82,16 @@ impl Retired {
 
     /// Gives back what no work uses any more, and releases who waits for what nobody will write.
     pub fn tend(self: &Arc<Self>) {
-        if lock(&self.signals).is_empty() || self.context.liveness() != Liveness::Alive {
+        if lock(&self.signals).is_empty() {
+            return;
+        }
+        let liveness = self.context.liveness();
+        if liveness == Liveness::DriverGone {
             return;
         }
         let at_rest = match self.turn.try_lock() {
-            Ok(_turn) => self.look().at_rest,
+            // Where the driver says that the context is gone, the thread asks once more.
+            Ok(_turn) => liveness == Liveness::Alive && self.look(true).at_rest,
             // Whoever looks may have looked at this before.
             Err(_) => false,
         };
@@ -119,9 +126,14 @@ impl Retired {
     }
 
     fn reap(&self) {
-        let mut nap = NAPS.0;
+        let (mut nap, mut silences) = (NAPS.0, 0);
         loop {
-            if self.context.liveness() != Liveness::Alive || self.look_in_turn().at_rest {
+            let at_rest = self.context.liveness() != Liveness::Alive || {
+                let left = self.look_in_turn(silences < SILENCES);
+                silences = if left.answered { 0 } else { silences + 1 };
+                left.at_rest || silences > SILENCES
+            };
+            if at_rest {
                 let mut reaper = lock(&self.reaper);
                 if !mem::take(&mut reaper.again) {
                     reaper.works = false;
@@ -133,9 +145,9 @@ impl Retired {
         }
     }
 
-    fn look_in_turn(&self) -> Left {
+    fn look_in_turn(&self, patient: bool) -> Left {
         let _turn = lock(&self.turn);
-        self.look()
+        self.look(patient)
     }
 
     /// Waits for all work, and gives everything back.
@@ -159,7 +171,7 @@ impl Retired {
                     return;
                 }
             }
-            let left = self.look_in_turn();
+            let left = self.look_in_turn(true);
             match left.result {
                 Ok(()) => silences = 0,
                 Err(error) => {
@@ -185,26 +197,30 @@ impl Retired {
         }
     }
 
-    /// One look at all that has retired, by who has the turn.
-    fn look(&self) -> Left {
+    /// One look at all that has retired, by who has the turn. If `patient`, nothing is decided while the driver does not say
+    /// what is done.
+    fn look(&self, patient: bool) -> Left {
         let _relaxed = relaxed(self.context.driver());
         // Out of the lock: the driver may let its caller wait.
         let signals = mem::take(&mut *lock(&self.signals));
-        let (mut result, mut done) = (Ok(()), Vec::new());
+        let (mut result, mut answered, mut done) = (Ok(()), true, Vec::new());
         for signal in &signals {
             let mut log = signal.log();
             result = result.and(log.mark());
-            let (removed, answered) = log.take_done();
-            result = result.and(answered);
+            let (removed, questions) = log.take_done();
+            answered &= questions.is_ok();
+            result = result.and(questions);
             done.extend(removed);
         }
-        release(&signals);
+        if answered || !patient {
+            release(&signals);
+        }
         let (over, rest): (Vec<_>, Vec<_>) = signals.into_iter().partition(|signal| signal.log().is_empty());
-        let (at_rest, nothing) = (rest.iter().all(|signal| is_at_rest(signal)), rest.is_empty());
+        let (at_rest, nothing) = (answered && rest.iter().all(|signal| is_at_rest(signal)), rest.is_empty());
         lock(&self.signals).extend(rest);
         // Streams and events may end, and their errors may be told to a hook.
         drop((done, over));
-        Left { at_rest, nothing: nothing && lock(&self.signals).is_empty(), result }
+        Left { at_rest, answered, nothing: nothing && lock(&self.signals).is_empty(), result }
     }
 }
 
@@ -306,29 +322,37 @@ fn decide(signal: &Signal, ticket: u64, hope: Hope) {
 /// Writes the word so that streams pass their waits: one value for all, if one does, else another each time.
 fn satisfy(signal: &Signal) {
     let mut log = signal.log();
-    // A stream stands at the first of its waits.
+    let waits: Vec<_> = log.uses().iter().filter_map(|used| Some((used, wanted(used)?))).collect();
+    if waits.is_empty() {
+        return;
+    }
+    let word = signal.word();
+    // A stream stands at the first of its waits that the word does not satisfy, or before it.
     let (mut places, mut fronts): (Vec<&Place>, Vec<(Comparison, u64)>) = (Vec::new(), Vec::new());
-    for (used, wanted) in log.uses().iter().filter_map(|used| Some((used, wanted(used)?))) {
-        if !places.iter().any(|place| place.is(&used.place)) {
+    for (used, (comparison, value)) in &waits {
+        if !signal.holds(*comparison, word, *value) && !places.iter().any(|place| place.is(&used.place)) {
             places.push(&used.place);
             if is_decided(used) {
-                fronts.push(wanted);
+                fronts.push((*comparison, *value));
             }
         }
     }
     if fronts.is_empty() {
         return;
     }
-    let word = signal.word();
-    let serves_all = |word: &u64| fronts.iter().all(|(comparison, value)| signal.holds(*comparison, *word, *value));
-    if serves_all(&word) {
-        return;
-    }
-    let values: Vec<u64> = fronts.iter().map(|(comparison, value)| comparison.satisfying(*value)).collect();
-    let value = values.iter().copied().find(serves_all).unwrap_or_else(|| {
-        log.turn = (log.turn + 1) % values.len();
-        values[log.turn]
+    let decided: Vec<_> = waits.iter().filter(|(used, _)| is_decided(used)).map(|(_, wanted)| *wanted).collect();
+    let first_for = |waits: &[(Comparison, u64)]| {
+        let mut values = decided.iter().map(|(comparison, value)| comparison.satisfying(*value));
+        values.find(|word| waits.iter().all(|(comparison, value)| signal.holds(*comparison, *word, *value)))
+    };
+    let turn = log.turn % fronts.len();
+    let value = first_for(&decided).or_else(|| first_for(&fronts)).or_else(|| {
+        let (comparison, value) = fronts.get(turn)?;
+        Some(comparison.satisfying(*value))
     });
-    log.rewritten = true;
-    signal.set_word(value);
+    if let Some(value) = value {
+        log.turn = turn + 1;
+        log.rewritten = true;
+        signal.set_word(value);
+    }
 }

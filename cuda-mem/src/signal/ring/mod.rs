@@ -294,8 +294,13 @@ macro_rules! ends {
             /// Gives the ring a name, for reports of waits that take long: `ring "requests"` in place of `ring #3`.
             #[must_use]
             pub fn named(self, name: &str) -> Self {
-                self.end.memory.set_name(name);
+                self.set_name(name);
                 self
+            }
+
+            /// As [`named`](Self::named), of a ring that is in use.
+            pub fn set_name(&self, name: &str) {
+                self.end.memory.set_name(name);
             }
 
             /// How many items the ring holds.
