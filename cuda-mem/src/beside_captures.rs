@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::{CUresult, CUstreamCaptureMode};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many captures of this process go on.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
@@ -29,7 +30,34 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        if CAPTURES.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Outside of the lock: these drops free memory and may call hooks.
+            let ready = core::mem::take(&mut *postponed());
+            drop(ready);
+        }
+    }
+}
+
+/// Values whose end a capture did not allow.
+static POSTPONED: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
+
+fn postponed() -> MutexGuard<'static, Vec<Box<dyn Send>>> {
+    POSTPONED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a value whose end fails during captures, and drops it when no capture of this process goes on.
+///
+/// # Errors
+///
+/// No capture goes on that was begun here: there is nothing to wait for. The value is given back.
+pub(crate) fn postpone(value: Box<dyn Send>) -> Result<(), Box<dyn Send>> {
+    let mut postponed = postponed();
+    if captures_under_way() {
+        postponed.push(value);
+        Ok(())
+    } else {
+        // The last capture may have emptied the list a moment ago.
+        Err(value)
     }
 }
 

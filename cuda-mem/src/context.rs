@@ -3,6 +3,7 @@
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
+use crate::waiting::{self, Target};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
@@ -137,6 +138,11 @@ impl Context {
         (self.driver().library(), self.inner.raw.addr(), self.inner.id)
     }
 
+    /// The driver's handle, and the number that tells it from a later context at the same address.
+    pub(crate) fn name(&self) -> (usize, Option<u64>) {
+        (self.inner.raw.addr(), self.inner.id)
+    }
+
     /// Makes the context current on this thread until the guard ends; then the one before is current again.
     ///
     /// ```
@@ -182,7 +188,8 @@ impl Context {
     pub fn synchronize(&self) -> Result<()> {
         let (cuda, _current) = (self.driver().raw(), self.bind()?);
         // SAFETY: the context is current.
-        unsafe { call!(cuda.cuCtxSynchronize()) }
+        let wait = || unsafe { call!(cuda.cuCtxSynchronize()) };
+        waiting::during(&"Context::synchronize", Target::context(self), wait)
     }
 
     /// Free and whole memory of the device, in bytes.

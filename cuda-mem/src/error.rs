@@ -129,6 +129,10 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// Time was up before the work was complete.
+    #[error("the time for a wait is up: {0}")]
+    WaitTimedOut(Box<crate::waiting::SlowWait>),
+
     /// A view of memory as an array, its layout, or a copy between views, cannot be.
     #[error(transparent)]
     View(Box<ViewError>),

@@ -3,6 +3,7 @@
 use crate::beside_captures::beside_captures;
 use crate::error::call;
 use crate::stream::done;
+use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -105,7 +106,18 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
-        unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
+        let wait = || unsafe { call!(cuda.cuEventSynchronize(self.raw)) };
+        waiting::during(&"Event::synchronize", Target::event(&self.context), wait)
+    }
+
+    /// Waits for the work before the event, for a time at most. The work goes on after that time.
+    ///
+    /// # Errors
+    ///
+    /// Time is up: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Work failed.
+    #[doc(alias = "cuEventQuery")]
+    pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
+        waiting::poll(&"Event::synchronize_for", Target::event(&self.context), limit, || self.is_done())
     }
 
     /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures a

@@ -80,6 +80,7 @@ mod kernels;
 mod locked;
 pub mod mapped;
 pub mod memory;
+mod order;
 pub mod pool;
 mod range;
 mod resource;
@@ -89,6 +90,7 @@ pub mod suballocator;
 mod support;
 pub mod trace;
 pub mod view;
+pub mod waiting;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};

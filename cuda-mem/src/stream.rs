@@ -4,11 +4,13 @@ use crate::beside_captures::beside_captures;
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
+use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -157,11 +159,32 @@ impl Stream {
     pub(crate) fn drain(&self) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream lives.
-        unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) }
+        let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
+        waiting::during(&"Stream::synchronize", Target::stream(self), wait)
     }
 
-    /// As [`drain`](Self::drain), before memory that the work uses is let go: also while this thread captures
-    /// another stream. Where this fails, the stream captures what it was given, and does not do it, or the context is broken.
+    /// Waits until all work given to the stream so far is done, for a time at most. The work goes on after that time.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use std::time::Duration;
+    /// let stream = cuda_mem::Stream::new(&context)?;
+    /// stream.synchronize_for(Duration::from_secs(1))?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Time is up: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Work failed.
+    #[doc(alias = "cuStreamQuery")]
+    pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
+        waiting::poll(&"Stream::synchronize_for", Target::stream(self), limit, || self.is_done())?;
+        self.check_released()
+    }
+
+    /// As [`drain`](Self::drain), before memory that the work uses is let go: also while this thread captures another stream.
+    /// After an error the work may go on, unless the context is broken.
     pub(crate) fn finish(&self) -> Result<()> {
         beside_captures(self.context().driver(), || self.drain())
     }
@@ -204,7 +227,8 @@ impl Stream {
         unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) }
     }
 
-    /// Lets work given to this stream from now on wait for all work given to `other` so far.
+    /// Lets work given to this stream from now on wait for all work given to `other` so far. While a stream captures, the
+    /// ordering is recorded in its graph, and orders nothing now.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
+use crate::beside_captures::{captures_under_way, postpone};
 use crate::context::{ForeignOwner, Liveness};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
@@ -136,7 +137,7 @@ impl Allocation {
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,
                 Some(stream) if *stream == self.home => {}
-                Some(stream) => stream.join(&self.home).or_else(|_| self.home.finish())?,
+                Some(stream) => stream.follow_or_wait(&self.home)?,
                 None => self.home.finish()?,
             },
             Origin::Foreign(_) => {}
@@ -177,21 +178,41 @@ impl Allocation {
     pub fn disown(&mut self) {
         self.ended = true;
     }
+
+    /// What has not ended, for another attempt. This value's drop has nothing left to do.
+    fn take(&mut self) -> Self {
+        self.ended = true;
+        let origin = match &mut self.origin {
+            Origin::Resource(resource) => Origin::Resource(resource.clone()),
+            Origin::Foreign(foreign) => {
+                Origin::Foreign(Foreign { owner: foreign.owner.take(), ordered: foreign.ordered.clone(), ..*foreign })
+            }
+        };
+        let rest = Self::new(self.block, origin, self.home.clone());
+        rest.unposted.store(self.unposted.load(Ordering::Relaxed), Ordering::Relaxed);
+        rest
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Err(error) = self.end()
-            && !error.is_teardown()
+        let Err(error) = self.end() else { return };
+        if error.is_teardown() {
+            return;
+        }
+        // A free that waits for the home stream fails while that captures. The capture will end.
+        if captures_under_way() {
+            // Where it has ended already, the value comes back, and its drop tries again.
+            drop(postpone(Box::new(self.take())));
+            return;
+        }
+        self.context().drop_errors().push("freeing a buffer", error);
+        // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
+        if matches!(self.origin, Origin::Foreign(_))
+            && self.end().is_err()
+            && let Origin::Foreign(foreign) = &mut self.origin
         {
-            self.context().drop_errors().push("freeing a buffer", error);
-            // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
-            if matches!(self.origin, Origin::Foreign(_))
-                && self.end().is_err()
-                && let Origin::Foreign(foreign) = &mut self.origin
-            {
-                core::mem::forget(foreign.owner.take());
-            }
+            core::mem::forget(foreign.owner.take());
         }
     }
 }
@@ -244,13 +265,14 @@ impl Drop for Part {
             return;
         }
         // The free, which some part's end brings about, comes after this part's work.
-        let joined = self.allocation.home.join(&self.home).or_else(|_| self.home.finish());
-        if let Err(error) = joined
+        if let Err(error) = self.allocation.home.follow_or_wait(&self.home)
             && !error.is_teardown()
         {
-            self.home.context().drop_errors().push("joining a part's stream before its memory is freed", error);
-            // The work may go on with the memory, which stays.
-            core::mem::forget(self.allocation.clone());
+            // The work may go on with the memory, which stays. A capture that forbids the ordering will end.
+            if let Err(part) = postpone(Box::new(self.share())) {
+                self.home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
+                core::mem::forget(part);
+            }
         }
     }
 }
@@ -306,10 +328,7 @@ impl Hold {
 
     /// Orders later work on `stream`, after all work so far.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        if self.home() == stream {
-            return Ok(());
-        }
-        stream.join(self.home())?;
+        stream.follow(self.home())?;
         match self {
             Hold::Whole(allocation) => allocation.home = stream.clone(),
             Hold::Part(part) => part.home = stream.clone(),

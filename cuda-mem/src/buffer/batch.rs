@@ -166,10 +166,10 @@ impl<'buffers> CopyBatch<'buffers> {
         if self.is_empty() {
             return Ok(());
         }
-        self.homes.iter().try_for_each(|home| self.stream.join(home))?;
+        self.homes.iter().try_for_each(|home| self.stream.follow_for_work(home))?;
         let begun = self.begin();
         // Also after an error: some copies may have begun.
-        let ordered = self.homes.iter().try_for_each(|home| home.join(&self.stream).or_else(|_| self.stream.finish()));
+        let ordered = self.homes.iter().try_for_each(|home| home.follow_work(&self.stream));
         self.work.iter().for_each(|work| work.note());
         ordered.and(begun)
     }

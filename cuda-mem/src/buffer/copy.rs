@@ -29,10 +29,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
         // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
-        // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is done.
-        let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
-        // Also after an error: whatever was begun must not go on with the caller's memory.
-        copied.and(home.finish()).and_then(|()| home.check_released())
+        // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
+        let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
+        home.complete_with("Buffer::copy_from_slice", copy)
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when that is done.
@@ -96,9 +95,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let home = self.stream();
         let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
         let to = to.expose_provenance() as CUdeviceptr;
-        // SAFETY: this function's contract; it returns when the copy is done.
-        let copied = unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
-        copied.and(home.finish()).and_then(|()| home.check_released())
+        // SAFETY: this function's contract; it returns when the copy is complete.
+        let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
+        home.complete_with("Buffer::copy_to_slice", copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits
@@ -191,12 +190,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             source.mark_busy();
             return begun;
         }
-        home.join(other)?;
-        self.in_order(work)?;
-        // Where the source cannot be made to wait, its later work and its free must find the copy done.
-        let joined = other.join(home).or_else(|_| home.finish());
+        home.follow_for_work(other)?;
+        let begun = self.in_order(work);
+        // Also after an error: whatever was begun reads the source.
+        let ordered = other.follow_work(home);
         source.mark_busy();
-        joined
+        begun.and(ordered)
     }
 
     /// Does work on the home stream.

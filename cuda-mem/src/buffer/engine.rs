@@ -4,7 +4,7 @@ use super::{Access, Buffer};
 use crate::copy_memory::{Memory, Place, sealed};
 use crate::host_copy;
 use crate::resource::Kind;
-use crate::{Error, Result, Stream};
+use crate::{Result, Stream};
 
 impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
     fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
@@ -70,12 +70,13 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
 
 impl<T, K: Kind, A: Access> sealed::Ordered for Buffer<T, K, A> {
     fn order_before(&self, stream: &Stream) -> Result<()> {
-        if self.stream() == stream { Ok(()) } else { stream.join(self.stream()) }
+        stream.follow(self.stream())
     }
 
     fn order_after(&mut self, stream: &Stream) -> Result<()> {
-        // Where the home stream cannot be made to wait, its later work and its free must find the copy done.
-        self.record_use(stream).or_else(|_: Error| stream.finish())
+        let ordered = self.stream().follow_work(stream);
+        self.mark_busy();
+        ordered
     }
 
     fn is_idle(&self) -> Result<bool> {

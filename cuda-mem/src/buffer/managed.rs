@@ -361,10 +361,9 @@ fn batched<'buffers, T: 'buffers, A: Access>(
         return Ok(());
     }
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
-    others().try_for_each(|buffer| stream.join(buffer.stream()))?;
+    others().try_for_each(|buffer| stream.follow_for_work(buffer.stream()))?;
     work()?;
-    // Where a home stream cannot be made to wait, its later work must find this done.
-    let joined = others().try_for_each(|buffer| buffer.stream().join(stream)).or_else(|_| stream.finish());
+    let joined = others().try_for_each(|buffer| buffer.stream().follow_work(stream));
     buffers.clone().for_each(Buffer::mark_busy);
     joined
 }

@@ -38,7 +38,7 @@ mod viewed;
 mod work;
 
 use crate::resource::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
-use crate::{Context, Error, Result, Stream, resource::kind::Any};
+use crate::{Context, Error, Result, Stream, resource::kind::Any, waiting};
 use allocation::{Allocation, Hold, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;
@@ -303,9 +303,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// The driver refuses.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        let joined = if self.stream() == stream { Ok(()) } else { self.stream().join(stream) };
+        let ordered = self.stream().follow(stream);
         self.mark_busy();
-        joined
+        ordered
     }
 
     /// Waits until all work of the home stream so far is done.
@@ -327,7 +327,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     #[inline]
     fn settle(&self) -> Result<()> {
         if let Some(noted) = self.work.pending() {
-            self.stream().synchronize()?;
+            waiting::while_doing(&"for a CPU access to a buffer", || self.stream().synchronize())?;
             self.work.pass(noted);
         }
         Ok(())

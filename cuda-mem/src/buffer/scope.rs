@@ -3,7 +3,7 @@
 use super::{Access, Buffer, bytes_of_mut};
 use crate::error::call;
 use crate::resource::Kind;
-use crate::{Result, Stream};
+use crate::{Event, Result, Stream, waiting};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,8 +13,9 @@ use std::sync::{Mutex, PoisonError};
 /// Copies to and from borrowed host memory that go on while the caller does other things. All of them are done when
 /// [`transfer_scope`] returns.
 pub struct TransferScope<'scope, 'env: 'scope> {
-    /// The streams that copies were given to.
-    streams: Mutex<Vec<Stream>>,
+    /// The streams that copies were given to, each with an event after the last copy. The scope waits for the events: a
+    /// stream may capture by then, and the driver refuses to wait for it.
+    copies: Mutex<Vec<(Stream, Event)>>,
     // As `std::thread::Scope`: both lifetimes are invariant.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -43,16 +44,16 @@ pub struct TransferScope<'scope, 'env: 'scope> {
 pub fn transfer_scope<'env, R>(
     work: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
-    let scope = TransferScope { streams: Mutex::default(), scope: PhantomData, env: PhantomData };
+    let scope = TransferScope { copies: Mutex::default(), scope: PhantomData, env: PhantomData };
     // A panic in `work` must not leave copies behind either: the guard waits.
-    let guard = Guard(&scope.streams);
+    let guard = Guard(&scope.copies);
     let result = work(&scope);
     core::mem::forget(guard);
-    let waited = wait(&scope.streams);
+    let waited = wait(&scope.copies);
     result.and_then(|value| waited.map(|()| value))
 }
 
-struct Guard<'a>(&'a Mutex<Vec<Stream>>);
+struct Guard<'a>(&'a Mutex<Vec<(Stream, Event)>>);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
@@ -61,14 +62,11 @@ impl Drop for Guard<'_> {
     }
 }
 
-fn wait(streams: &Mutex<Vec<Stream>>) -> Result<()> {
-    let streams = core::mem::take(&mut *streams.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut result = Ok(());
-    for stream in streams {
-        // All of them, also after an error.
-        result = result.and(stream.finish());
-    }
-    result
+fn wait(copies: &Mutex<Vec<(Stream, Event)>>) -> Result<()> {
+    let copies = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
+    // All of them, also after an error.
+    let complete = || copies.into_iter().fold(Ok(()), |result, (_, event)| result.and(event.complete()));
+    waiting::while_doing(&"at the end of a transfer_scope", complete)
 }
 
 impl<'scope, 'env> TransferScope<'scope, 'env> {
@@ -122,18 +120,25 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         if size == 0 {
             return Ok(());
         }
-        {
-            // Before the copy begins: it is waited for whatever happens.
-            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            if !streams.contains(buffer.stream()) {
-                streams.push(buffer.stream().clone());
+        let home = buffer.stream();
+        home.check_not_capturing("TransferScope")?;
+        // Through the whole of it, so that of two threads with one stream the later one also marks the later point.
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        // The event is made first: once the copy has begun, its end must be found.
+        let place = match copies.iter().position(|(stream, _)| stream == home) {
+            Some(place) => place,
+            None => {
+                copies.push((home.clone(), Event::new(home.context())?));
+                copies.len() - 1
             }
-        }
-        buffer.in_order(|home| {
+        };
+        let begun = buffer.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
-        })
+        });
+        // Also after an error, after which something may have begun.
+        begun.and(copies[place].1.mark(home).or_else(|_| home.complete()))
     }
 }
 

@@ -133,7 +133,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
         // The event is made first: once the copy has begun, its end must be found.
-        let event = match Event::new(home.context()) {
+        let event = match home.check_not_capturing("Buffer::upload").and_then(|()| Event::new(home.context())) {
             Ok(event) => event,
             Err(error) => return Err(Refused::new(host, error)),
         };
@@ -145,9 +145,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
             }),
         };
-        if let Err(error) = begun.and_then(|()| event.record(home)) {
-            // Whatever was begun must not go on with memory that is given back. Where even this fails, nothing goes on.
-            let _ = home.finish();
+        if let Err(error) = begun.and_then(|()| event.mark(home)) {
+            // Whatever was begun must not go on with memory that is given back. The error is known already.
+            let _ = home.complete();
             return Err(Refused::new(host, error));
         }
         Ok(Transfer { state: Some(State { host, event }), stream: home.clone(), waker: None })
@@ -185,8 +185,7 @@ impl<H> Transfer<H> {
     ///
     /// # Errors
     ///
-    /// The copy, or work before it, failed. The host memory is dropped; where nobody can say whether the copy has ended, it
-    /// is leaked instead.
+    /// The copy, or work before it, failed. The host memory is dropped.
     pub fn wait(mut self) -> Result<H> {
         match self.finish() {
             Some(outcome) => outcome,
@@ -197,17 +196,7 @@ impl<H> Transfer<H> {
     /// Waits for the copy, and gives the host memory back, if it is there.
     fn finish(&mut self) -> Option<Result<H>> {
         let State { host, event } = self.state.take()?;
-        Some(match event.finish() {
-            Ok(()) => Ok(host),
-            Err(error) => {
-                let context = self.stream.context();
-                if self.stream.finish().is_err() && context.liveness() == crate::context::Liveness::Alive {
-                    // The copy may go on with it.
-                    core::mem::forget(host);
-                }
-                Err(error)
-            }
-        })
+        Some(event.complete().map(|()| host))
     }
 
     /// Whether the copy is done.

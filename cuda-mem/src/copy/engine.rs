@@ -343,6 +343,8 @@ impl CopyEngine {
                 &own
             }
         };
+        // What a capture records copies nothing now.
+        stream.check_not_capturing("CopyEngine::copy")?;
         let job = Job { sides, device: place.device, stream };
         memory.begin_device_work();
         if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {
@@ -359,7 +361,7 @@ impl CopyEngine {
             return Ok(());
         }
         // Also after an error: what was begun must not go on with the caller's memory.
-        let waited = stream.finish();
+        let waited = stream.complete();
         ran.and(waited)
     }
 

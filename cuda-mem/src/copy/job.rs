@@ -128,10 +128,10 @@ impl Job<'_> {
         // SAFETY: pages that hold a part of the host's side exist as long as that; what else lies in them is not touched.
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, CU_MEMHOSTREGISTER_PORTABLE)) }?;
         let copied = self.by_driver().and_then(|()| {
-            // Where the wait fails, the pages must not be unlocked under a copy that goes on: once more, to be sure.
-            self.stream.finish().inspect_err(|_| drop(self.stream.finish()))
+            // The pages must not be unlocked under a copy that goes on.
+            self.stream.complete()
         });
-        // SAFETY: registered above, and the copy is done, or does not go on: see `Stream::finish`.
+        // SAFETY: registered above, and the copy is complete.
         let unregister = || unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
         // Pages that stayed locked would be the caller's: nobody else can unlock them.
         copied.and(unregister().or_else(|_| unregister()))

@@ -258,7 +258,7 @@ impl Bench<'_> {
         match way {
             Way::Cpu { .. } => ran,
             // Also after an error: the memory is ours only until this ends.
-            _ => ran.and(self.stream.finish()),
+            _ => ran.and(self.stream.complete()),
         }
     }
 }

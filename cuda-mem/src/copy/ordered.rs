@@ -123,14 +123,7 @@ impl CopyEngine {
                 rule: "a copy engine serves streams of its own device; make one for each device",
             });
         }
-        if stream.is_capturing()? {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "stream",
-                value: "capturing a graph".into(),
-                rule: "a graph copies at each launch, from memory that lives until then: capture copies of buffers instead",
-            });
-        }
+        stream.check_not_capturing(call)?;
         if place.memory == Memory::NonCoherent && place.size > 0 {
             memory.hand_over(place)?;
         }
@@ -152,8 +145,8 @@ impl CopyEngine {
 /// After an error, what was begun is waited for: the caller's memory is free when a call fails.
 fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
-        // Where this fails, nothing goes on.
-        let _ = stream.finish();
+        // The error is known already.
+        let _ = stream.complete();
     }
     outcome
 }

@@ -66,6 +66,7 @@ impl CopyEngine {
                         &own
                     }
                 };
+                stream.check_not_capturing(CALL)?;
                 memory.begin_device_work();
                 let mut lane = self.inner.staging.take()?;
                 let mut gathered = Gathered::new(&mut lane, stream);
@@ -75,7 +76,7 @@ impl CopyEngine {
                 });
                 let sent = gathered.send();
                 // Also after an error.
-                let waited = stream.finish();
+                let waited = stream.complete();
                 outcome.and(sent).and(waited)
             }
         }

@@ -191,7 +191,7 @@ impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The panic is what the caller gets to hear of.
-            let _ = self.0.finish();
+            let _ = self.0.complete();
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::beside_captures::beside_captures;
 use crate::error::call;
 use crate::memory::PinnedMemory;
+use crate::waiting::{self, Target};
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -86,7 +87,7 @@ impl Slot {
         let address = self.start().expose_provenance() as CUdeviceptr;
         // From here on, whatever the driver says.
         self.under_way = true;
-        match work(address).and_then(|()| self.event.record(stream)) {
+        match work(address).and_then(|()| self.event.mark(stream)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 // No event stands for the copies: wait for the stream instead. Where this fails too, the slot stays used.
@@ -186,7 +187,8 @@ impl Staging {
             if state.made < self.lanes.most {
                 return self.make(state);
             }
-            state = self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let returned = || self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = waiting::during(&"a copy that needs staging which other copies use", Target::default(), returned);
         }
     }
 

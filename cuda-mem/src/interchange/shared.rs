@@ -323,9 +323,7 @@ impl SharedTensor {
             Consumer::Unsaid => Stream::legacy_default(home.context()),
             Consumer::Stream(stream) => stream.clone(),
         };
-        if stream != *home {
-            stream.join(home)?;
-        }
+        stream.follow_for_work(home)?;
         Ok(Some(stream))
     }
 }
@@ -370,10 +368,8 @@ pub(super) unsafe fn adopt(
     stream: &Stream,
     producer: Option<&Stream>,
 ) -> Result<SharedTensor> {
-    if let Some(producer) = producer
-        && producer != stream
-    {
-        stream.join(producer)?;
+    if let Some(producer) = producer {
+        stream.follow(producer)?;
     }
     let range = tensor.byte_range();
     let bytes = (range.start, (range.end - range.start) as usize);

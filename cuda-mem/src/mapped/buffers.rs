@@ -69,7 +69,7 @@ unsafe impl MemoryResource for MappedBlocks {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The library frees at once.
-        stream.synchronize()?;
+        stream.drain()?;
         // What the allocation's drop needs, asked where errors still have a way out.
         let _current = self.context().bind()?;
         match self.take(block) {

@@ -1,6 +1,6 @@
 //! Device work that uses a piece of memory, as far as it was told.
 
-use crate::{Event, Result, Stream};
+use crate::{Event, Result, Stream, waiting};
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::thread::{self, ThreadId};
@@ -13,7 +13,8 @@ struct Use {
     stream: Stream,
     /// Whose it is, where each thread has its own of that name.
     thread: Option<ThreadId>,
-    event: std::sync::Arc<Event>,
+    /// Marks the end of the work. None where there is no such event: then the whole stream is waited for.
+    event: Option<std::sync::Arc<Event>>,
     outstanding: AtomicBool,
     /// Recorded in a capture: nothing is done, and nobody can wait for it.
     captured: bool,
@@ -29,15 +30,40 @@ impl Use {
     fn is_of(&self, stream: &Stream) -> bool {
         self.stream == *stream && self.thread == thread_of(stream)
     }
+
+    fn wait(&self) -> Result<()> {
+        waiting::while_doing(&"for a CPU access to mapped memory, or its end", || self.wait_once())
+    }
+
+    fn wait_once(&self) -> Result<()> {
+        match &self.event {
+            Some(event) => event.finish(),
+            None if self.thread == thread_of(&self.stream) => self.stream.finish(),
+            // Another thread's stream, for which this thread has no name.
+            None => self.stream.context().synchronize(),
+        }
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        match &self.event {
+            Some(event) => event.is_done(),
+            None if self.thread == thread_of(&self.stream) => self.stream.is_done(),
+            None => Ok(false),
+        }
+    }
 }
 
 impl Pending {
-    /// Remembers the work given to `stream` so far. Where that fails, it waits for the work instead, so that none is
-    /// forgotten.
+    /// Remembers the work given to `stream` so far. Where no event can be had for it, it waits for the work; where that
+    /// fails too, later waits wait for the whole stream, so that no work is forgotten.
     pub fn record(&mut self, stream: &Stream) -> Result<()> {
-        self.try_record(stream).or_else(|error| {
-            stream.finish()?;
-            Err(error)
+        self.try_record(stream).inspect_err(|_| {
+            self.0.retain(|known| known.captured || !known.is_of(stream));
+            let (thread, outstanding) = (thread_of(stream), AtomicBool::new(true));
+            let used = Use { stream: stream.clone(), thread, event: None, outstanding, captured: false };
+            if used.wait().is_err() {
+                self.0.push(used);
+            }
         })
     }
 
@@ -46,22 +72,22 @@ impl Pending {
         let captured = stream.is_capturing()?;
         // What was captured is no work to wait for once there is some, and must not take the event of work before it.
         self.0.retain(|known| captured || !known.captured || !known.is_of(stream));
-        let same = |known: &&mut Use| known.is_of(stream) && known.captured == captured;
-        if let Some(known) = self.0.iter_mut().find(same) {
+        let same = |known: &&mut Use| known.is_of(stream) && known.captured == captured && known.event.is_some();
+        if let Some(Use { event: Some(event), outstanding, .. }) = self.0.iter_mut().find(same) {
             // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
-            known.event.record(stream)?;
-            *known.outstanding.get_mut() = true;
+            note(event, stream, captured)?;
+            *outstanding.get_mut() = true;
             return Ok(());
         }
         let event = Event::new(stream.context())?;
-        event.record(stream)?;
+        note(&event, stream, captured)?;
         let thread = thread_of(stream);
         if thread.is_some() {
             // Threads come and go: what they have done is forgotten.
             self.0.retain(|known| known.thread.is_none() || known.outstanding.load(Ordering::Acquire));
         }
         let (stream, outstanding) = (stream.clone(), AtomicBool::new(true));
-        self.0.push(Use { stream, thread, event: event.into(), outstanding, captured });
+        self.0.push(Use { stream, thread, event: Some(event.into()), outstanding, captured });
         Ok(())
     }
 
@@ -77,7 +103,7 @@ impl Pending {
         let mut result = Ok(());
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
-                match used.event.finish() {
+                match used.wait() {
                     Ok(()) => used.outstanding.store(false, Ordering::Release),
                     error => result = result.and(error),
                 }
@@ -101,14 +127,17 @@ impl Pending {
     /// Lets work given to `stream` from now on wait for all of it.
     pub fn order_before(&self, stream: &Stream) -> Result<()> {
         let outstanding = |used: &&Use| !used.is_of(stream) && used.outstanding.load(Ordering::Acquire);
-        self.0.iter().filter(outstanding).try_for_each(|used| stream.wait(&used.event))
+        self.0.iter().filter(outstanding).try_for_each(|used| match &used.event {
+            Some(event) => stream.wait(event),
+            None => used.wait(),
+        })
     }
 
     /// Whether all of it is done.
     pub fn is_over(&self) -> Result<bool> {
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
-                if !used.event.is_done()? {
+                if !used.is_done()? {
                     return Ok(false);
                 }
                 used.outstanding.store(false, Ordering::Release);
@@ -128,4 +157,10 @@ impl Pending {
         };
         Self(self.0.iter().map(copy).collect())
     }
+}
+
+/// Sets an event to a stream's present end; of work that is being done, it is an error if the event only marks what a
+/// capture recorded.
+fn note(event: &Event, stream: &Stream, captured: bool) -> Result<()> {
+    if captured { event.record(stream) } else { event.mark(stream) }
 }

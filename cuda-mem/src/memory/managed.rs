@@ -105,7 +105,7 @@ unsafe impl MemoryResource for Inner {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The free is not in stream order; cuMemFreeAsync refuses this memory.
-        stream.synchronize()?;
+        stream.drain()?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the caller's contract.
         unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }

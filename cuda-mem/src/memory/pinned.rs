@@ -103,7 +103,7 @@ unsafe impl MemoryResource for Inner {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The free is not in stream order.
-        stream.synchronize()?;
+        stream.drain()?;
         let _current = self.context.bind()?;
         // SAFETY: the caller's contract.
         unsafe { free_pinned(&self.context, block.host_pointer) }

@@ -337,7 +337,7 @@ unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         // The owner may use the memory, or free it, as soon as this returns.
-        stream.synchronize()?;
+        stream.drain()?;
         self.state().lent = false;
         Ok(())
     }

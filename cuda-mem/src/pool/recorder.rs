@@ -1,6 +1,7 @@
 //! The streams' driver behind the order: records events, asks them, and uses them again.
 
 use super::order::{Clock, Mark, Waiting};
+use crate::order::is_of_capture;
 use crate::{Error, Event, Stream};
 use cuda_sys::CUresult;
 use std::sync::Arc;
@@ -109,8 +110,13 @@ impl Recorder {
             Some(place) => self.spare.swap_remove(place),
             None => Arc::new(Event::new(stream.context())?),
         };
-        match event.record(stream) {
+        match event.mark(stream) {
             Ok(()) => self.recorded += 1,
+            // A capture that has begun since.
+            Err(error) if error.driver_code().is_some_and(is_of_capture) => {
+                self.retire(event);
+                return Ok(Mark::NotNow);
+            }
             Err(error) => {
                 self.retire(event);
                 return Err(error);

@@ -3,6 +3,7 @@
 //! The source's calls may run hooks that use the same pool, on the same thread. So a thread that has the turn gets it
 //! again.
 
+use crate::waiting::{self, Target};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -29,7 +30,11 @@ impl Resizing {
     pub fn enter(&self) -> Turn<'_> {
         let thread = thread::current().id();
         let others = |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != thread);
-        let mut holder = self.over.wait_while(self.holder(), others).unwrap_or_else(PoisonError::into_inner);
+        let mut holder = self.holder();
+        if others(&mut holder) {
+            let turn = || self.over.wait_while(holder, others).unwrap_or_else(PoisonError::into_inner);
+            holder = waiting::during(&"another thread's growth or trim of the pool", Target::default(), turn);
+        }
         holder.get_or_insert(Holder { thread, turns: 0 }).turns += 1;
         Turn { resizing: self }
     }

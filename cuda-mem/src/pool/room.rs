@@ -296,7 +296,7 @@ impl Core {
 /// Allocates a region that every stream may use at once.
 fn allocate_region(upstream: &SharedResource, size: usize, alignment: usize, own: &Stream) -> Result<Block> {
     let block = upstream.allocate(size, alignment, own)?;
-    match own.synchronize() {
+    match own.drain() {
         Ok(()) => Ok(block),
         Err(error) => {
             // SAFETY: just allocated, and used by nobody.

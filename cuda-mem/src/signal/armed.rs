@@ -2,8 +2,8 @@
 
 use super::state::{Kind, Signal};
 use super::uses::{Use, What};
+use crate::Context;
 use crate::beside_captures::relaxed;
-use crate::{Context, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -40,9 +40,9 @@ pub(super) fn register(signal: &Arc<Signal>) {
 }
 
 /// The signals of a context that were used.
-fn of(context: &Context) -> Vec<Arc<Signal>> {
+fn of(context: (usize, Option<u64>)) -> Vec<Arc<Signal>> {
     let signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
-    signals.iter().filter_map(Weak::upgrade).filter(|signal| signal.context() == context).collect()
+    signals.iter().filter_map(Weak::upgrade).filter(|signal| signal.context().name() == context).collect()
 }
 
 /// A stream that waits for a signal. Its text is `flag "ready": value 3, needs >= 4`.
@@ -94,28 +94,25 @@ fn waits(signal: &Signal, used: &Use) -> Option<State> {
     }
 }
 
-/// What a stream waits for now, as far as flags, counters and rings tell. It asks the driver, but does not wait for threads
-/// that use a signal at the moment: those signals are left out.
-#[cfg_attr(not(test), expect(dead_code, reason = "the watchdog of waits is the user"))]
-pub(crate) fn describe(stream: &Stream) -> Vec<ArmedWait> {
+/// What a stream of a context waits for now, or any of its streams, as far as flags, counters and rings tell. All are given as
+/// numbers: the driver's handle of the stream, and [`Context::name`].
+///
+/// It makes no call of the driver, which may not answer a thread that watches others. So a wait that a stream has passed may be
+/// told of when its word was written again since. Signals that another thread uses at the moment are left out.
+pub(crate) fn describe(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<ArmedWait> {
     if ARMED.load(Ordering::Acquire) == 0 {
         return Vec::new();
     }
-    let context = stream.context();
-    let _relaxed = relaxed(context.driver());
     let mut found = Vec::new();
     for signal in of(context) {
-        let Some(mut log) = signal.try_log() else { continue };
-        let _ = log.mark();
-        let (done, _) = log.take_done();
-        let here = log.uses().iter().filter(|used| used.place.stream == *stream);
-        found.extend(here.filter_map(|used| waits(&signal, used)).map(|state| ArmedWait {
-            title: signal.title(),
-            state,
-            closed: signal.is_closed(),
-        }));
-        drop(log);
-        drop(done);
+        let Some(log) = signal.try_log() else { continue };
+        let here = log.uses().iter().filter(|used| stream.is_none_or(|raw| used.place.stream.raw().addr() == raw));
+        for state in here.filter_map(|used| waits(&signal, used)) {
+            let wait = ArmedWait { title: signal.title(), state, closed: signal.is_closed() };
+            if !found.contains(&wait) {
+                found.push(wait);
+            }
+        }
     }
     found
 }
@@ -128,7 +125,7 @@ pub(crate) fn armed_anywhere(context: &Context) -> bool {
         return false;
     }
     let _relaxed = relaxed(context.driver());
-    of(context).iter().any(|signal| {
+    of(context.name()).iter().any(|signal| {
         // Whoever has the log may be adding a wait.
         let Some(mut log) = signal.try_log() else { return true };
         let _ = log.mark();
@@ -144,11 +141,12 @@ pub(crate) fn armed_anywhere(context: &Context) -> bool {
 mod tests {
     use super::*;
     use crate::signal::{Comparison, Flag, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
-    use crate::{Driver, Error, Result};
+    use crate::{Driver, Error, Result, Stream};
     use core::time::Duration;
 
     fn texts(stream: &Stream) -> Vec<String> {
-        describe(stream).iter().map(ToString::to_string).collect()
+        let waits = describe(stream.context().name(), Some(stream.raw().addr()));
+        waits.iter().map(ToString::to_string).collect()
     }
 
     /// A context and a stream of the test's own: other tests' signals are not seen.
@@ -161,17 +159,19 @@ mod tests {
         let stream = stream()?;
         let context = stream.context();
         let signals = Signals::new(context)?;
-        assert!(!armed_anywhere(context) && describe(&stream).is_empty());
+        assert!(!armed_anywhere(context) && texts(&stream).is_empty());
         let (ready, other) = (signals.flag::<u32>(Waiter::Device)?.named("ready"), Stream::new(context)?);
         ready.store(3);
         ready.wait_on(&stream, Comparison::AtLeast, 4)?;
         assert_eq!(texts(&stream), ["flag \"ready\": value 3, needs >= 4"]);
-        assert!(armed_anywhere(context) && describe(&other).is_empty());
+        assert!(armed_anywhere(context) && texts(&other).is_empty());
+        let late = stream.synchronize_for(Duration::from_millis(5)).expect_err("nobody has written 4").to_string();
+        assert!(late.contains("queued work waits for flag \"ready\": value 3, needs >= 4"), "{late}");
         ready.store(4);
-        assert!(describe(&stream).is_empty(), "it passes by itself");
+        assert!(texts(&stream).is_empty(), "it passes by itself");
         stream.synchronize()?;
         ready.store(0);
-        assert!(!armed_anywhere(context) && describe(&stream).is_empty(), "it has passed");
+        assert!(!armed_anywhere(context) && texts(&stream).is_empty(), "it has passed");
 
         let mut pieces = signals.counter::<u64>()?.named("pieces");
         pieces.wait_on(&stream, 2)?;

@@ -98,7 +98,7 @@
 //! A wait of the CPU ends with an error when its time is up, when its flag is closed, when the context has ended, and when the
 //! device has failed.
 
-mod armed;
+pub(crate) mod armed;
 mod compare;
 mod counter;
 mod error;

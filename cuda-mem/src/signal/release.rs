@@ -12,6 +12,7 @@ use super::state::Signal;
 use super::uses::{Fate, Place, Use, What};
 use crate::beside_captures::relaxed;
 use crate::context::Liveness;
+use crate::waiting::{self, Target};
 use crate::{Context, Error, Result};
 use core::mem;
 use core::time::Duration;
@@ -152,6 +153,10 @@ impl Retired {
 
     /// Waits for all work, and gives everything back.
     pub fn wait(&self) {
+        waiting::during(&"Signals::drop", Target::context(&self.context), || self.wait_for_work());
+    }
+
+    fn wait_for_work(&self) {
         let (mut nap, mut silences) = (NAPS.0, 0);
         loop {
             match self.context.liveness() {

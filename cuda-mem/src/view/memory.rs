@@ -99,9 +99,17 @@ impl Memory<'_> {
     /// Tells the memory of work given to `stream` so far.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        let joined = if buffer.stream() == stream { Ok(()) } else { buffer.stream().join(stream) };
+        let ordered = buffer.stream().follow(stream);
         buffer.mark_busy();
-        joined
+        ordered
+    }
+
+    /// Orders the memory's later work, and its end, after work that has begun on `stream`.
+    pub fn follow_work(&self, stream: &Stream) -> Result<()> {
+        let Some(buffer) = self.buffer() else { return Ok(()) };
+        let ordered = buffer.stream().follow_work(stream);
+        buffer.mark_busy();
+        ordered
     }
 
     /// Waits for the device work, so that the CPU may use a range, which begins at `start` of this memory.

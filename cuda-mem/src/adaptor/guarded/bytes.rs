@@ -79,9 +79,8 @@ impl Bytes<'_> {
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
         let to = bytes.as_mut_ptr().expose_provenance() as CUdeviceptr;
         let from = self.block.device_pointer + start as CUdeviceptr;
-        // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is done.
-        let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
-        // Also after an error: whatever was begun must not go on with the borrowed bytes.
-        copied.and(stream.finish())
+        // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is complete.
+        let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
+        stream.complete_with("Guarded", copy)
     }
 }

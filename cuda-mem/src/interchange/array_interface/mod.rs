@@ -176,7 +176,7 @@ impl ArrayInterface {
         }
         // SAFETY: this function's contract.
         if !is_ordered && let Some(producer) = unsafe { self.stream_name()?.stream(context) } {
-            stream.join(&producer)?;
+            stream.follow(&producer)?;
         }
         // SAFETY: this function's contract.
         unsafe { adopt(CALL, tensor, false, owner, stream, None) }

@@ -93,12 +93,12 @@ impl ArrayNode {
         let mut joined: Vec<&Stream> = vec![stream];
         for buffer in &buffers {
             if !joined.contains(&buffer.stream()) {
-                stream.join(buffer.stream())?;
+                stream.follow(buffer.stream())?;
                 joined.push(buffer.stream());
             }
         }
         let event = Event::new(stream.context())?;
-        event.record(stream)?;
+        event.mark(stream)?;
         Ok(Some(event))
     }
 }

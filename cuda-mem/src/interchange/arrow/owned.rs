@@ -70,15 +70,21 @@ impl DeviceArray {
     ///
     /// # Errors
     ///
-    /// The driver refuses. The array is released all the same, after all work of the context.
+    /// The driver refuses. The array is released after all work of the context; it is leaked if the driver refuses to wait
+    /// for that too.
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         // SAFETY: the array was not released.
         let ordered = unsafe { order_after(&self.raw.array, stream) };
-        match ordered {
-            Ok(true) => Ok(()),
-            Ok(false) => stream.synchronize(),
-            Err(error) => stream.context().synchronize().and(Err(error)),
+        let (outcome, waited) = match ordered {
+            Ok(true) => return Ok(()),
+            Ok(false) => (Ok(()), stream.finish()),
+            Err(error) => (Err(error), stream.context().synchronize()),
+        };
+        if waited.is_err() {
+            // The work may go on with the memory.
+            core::mem::forget(self);
         }
+        outcome.and(waited)
     }
 
     /// Checks all that its producer says.

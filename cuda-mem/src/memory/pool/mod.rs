@@ -284,11 +284,11 @@ unsafe impl MemoryResource for Inner {
         const CALL: &str = "DriverPool::allocate";
         self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        // This also sees that the stream's context is alive; the call needs none to be current.
+        check_not_capturing(CALL, stream)?;
         if let Some(slab) = &self.slab {
             return slab.allocate(size, stream);
         }
-        // This also sees that the stream's context is alive; the call needs none to be current.
-        check_not_capturing(CALL, stream)?;
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable; pool and stream live.

@@ -80,7 +80,7 @@ impl Inner {
         self.zero(&moved, bytes, stream)?;
         if let Err(error) = mapping.truncate(0) {
             // `moved` ends here, and must not while it is being zeroed.
-            if let Err(error) = stream.finish() {
+            if let Err(error) = stream.complete() {
                 self.context.drop_errors().push("undoing a growth", error);
             }
             return Err(error);
@@ -117,7 +117,7 @@ impl Inner {
             unsafe { call!(cuda.cuMemsetD8Async(start, 0, length, stream.raw())) }
         });
         if zeroed.is_err()
-            && let Err(error) = stream.finish()
+            && let Err(error) = stream.complete()
         {
             // The growth is undone, which must not be while some of it is being zeroed.
             self.context.drop_errors().push("undoing a growth", error);

@@ -149,17 +149,20 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     if steps.iter().any(|step| step.how == How::Kernel) && (missing(stream) || missing(source_stream)) {
         steps = plan::plan(shape, item_size, &to_side, &from_side, false);
     }
+    let host = to_side.on_host || from_side.on_host;
     let mut run = Run::new(&steps, to, from, (stream, source_stream), options)?;
+    let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
+    if waits {
+        stream.check_not_capturing(call)?;
+    }
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
-        stream.join(home)?;
+        stream.follow_for_work(home)?;
     }
     // SAFETY: as above; the memories' later work, and so their end, is ordered after the copy below.
     let done = unsafe { run.all(&steps) };
-    let noted = [to, from].map(|memory| memory.record_use(stream).or_else(|_| stream.finish()));
-    let host = to_side.on_host || from_side.on_host;
-    let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
+    let noted = [to, from].map(|memory| memory.follow_work(stream));
     // Also after an error: whatever was begun must not go on with the caller's memory.
-    let waited = if waits { stream.finish() } else { Ok(()) };
+    let waited = if waits { stream.complete() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
     done.and(to_noted).and(from_noted).and(waited)
 }

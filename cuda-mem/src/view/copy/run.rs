@@ -128,16 +128,14 @@ impl<'a> Run<'a> {
                 How::Processor => self.process(step),
                 How::Run => call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw())),
                 How::Peer => {
-                    if stream != self.source_stream {
-                        stream.join(self.source_stream)?;
-                    }
+                    stream.follow_for_work(self.source_stream)?;
                     let (to_context, from_context) = (stream.context().raw(), self.source_stream.context().raw());
                     let raw = stream.raw();
                     let begun =
                         call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw));
                     // Its free has to find the copy done.
-                    let noted = self.source.as_ref().map_or(Ok(()), |source| source.record_use(stream));
-                    noted.or_else(|_| stream.finish()).and(begun)
+                    let ordered = self.source.as_ref().map_or(Ok(()), |source| source.stream().follow_work(stream));
+                    ordered.and(begun)
                 }
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
                 How::Planes => copy_planes(pattern, to_start, from_start, stream),

@@ -135,7 +135,7 @@ impl SlabPool {
     pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let mut state = self.state();
         let event = state.event(stream.context())?;
-        if let Err(error) = event.record(stream) {
+        if let Err(error) = event.mark(stream) {
             state.ended.push(Ended::Event(event));
             return Err(error);
         }

@@ -1,0 +1,281 @@
+//! When one piece of work comes after another, and when work is complete.
+//!
+//! A stream that captures a graph does nothing of what it is given. An event that is recorded on it marks no point in
+//! time, and a wait for that event orders nothing outside the graph. So an ordering is either *in force*, or it exists
+//! in a graph only. All code that concludes "this work comes after that work" asks this module, which never takes one for
+//! the other: CPU accesses, frees, moves to another stream, `record_use`, the pools' events.
+//!
+//! Host memory that a copy borrows is the caller's again when the copy is known to be complete, and not before: a wait
+//! that the driver refuses says nothing about the copy.
+
+use crate::beside_captures::RelaxedCalls;
+use crate::context::Liveness;
+use crate::{Context, Error, Event, Result, Stream};
+use core::time::Duration;
+use cuda_sys::CUresult;
+
+/// How often a wait is tried that fails for no reason that says whether the work goes on.
+const ATTEMPTS: u32 = 16;
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+
+impl Event {
+    /// Sets the event to the stream's present end, as [`record`](Event::record) does, and fails where the event marks no
+    /// point in time, because the stream captures a graph.
+    ///
+    /// After an error the event may mark nothing, whatever it marked before.
+    pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
+        self.record(stream)?;
+        // Only the event tells for sure: another thread may begin or end a capture at any moment. The question would end
+        // a capture of another library's, so it is asked in relaxed mode, whether captures are known here or not.
+        let _relaxed = RelaxedCalls::begin(self.context().driver())?;
+        self.is_done().map(drop)
+    }
+}
+
+impl Stream {
+    /// Lets work given to this stream from now on come after all work given to `other` so far. The ordering is in force
+    /// when this returns.
+    ///
+    /// # Errors
+    ///
+    /// One of the streams captures a graph: the ordering would exist in the graph only. The driver refuses.
+    pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
+        const CALL: &str = "Stream::wait";
+        if self == other {
+            return Ok(());
+        }
+        self.context().driver().check_same(CALL, "event", other.context().driver())?;
+        other.check_not_capturing(CALL)?;
+        self.check_not_capturing(CALL)?;
+        let event = Event::new(other.context())?;
+        event.mark(other)?;
+        // If a capture of this stream has begun since, the driver refuses an event that was recorded outside of it.
+        self.wait(&event)
+    }
+
+    /// As [`follow`](Self::follow), for memory that is lost if there is no ordering: where the streams cannot be
+    /// ordered, the work of `other` is waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`follow`](Self::follow). A stream that captures is not waited for: that would end its capture.
+    pub(crate) fn follow_or_wait(&self, other: &Stream) -> Result<()> {
+        self.follow(other).or_else(|error| match other.is_capturing() {
+            Ok(false) => other.finish(),
+            _ => Err(error),
+        })
+    }
+
+    /// As [`follow`](Self::follow), for work that is given to this stream next: if this stream captures, the work is
+    /// recorded in its graph, and so is the ordering.
+    pub(crate) fn follow_for_work(&self, other: &Stream) -> Result<()> {
+        if self == other {
+            Ok(())
+        } else if self.is_capturing()? {
+            // The driver refuses a stream that does not take part in the capture.
+            self.join(other)
+        } else {
+            self.follow(other)
+        }
+    }
+
+    /// The counterpart of [`follow_for_work`](Self::follow_for_work) once the work was given to `other`. The work has
+    /// begun, so if the streams cannot be ordered, this waits until it is complete.
+    pub(crate) fn follow_work(&self, other: &Stream) -> Result<()> {
+        self.follow_for_work(other).or_else(|_| other.complete())
+    }
+
+    /// Refuses a stream that records what it is given.
+    ///
+    /// # Errors
+    ///
+    /// It captures; or the driver cannot say it: the stream is the legacy default stream, and another stream captures.
+    pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
+        if self.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
+    }
+
+    /// Gives this stream work that uses host memory of the caller's, and returns when the work is complete, also if it
+    /// fails.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
+    /// what it was to wait for.
+    pub(crate) fn complete_with(&self, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.check_not_capturing(call)?;
+        let begun = work();
+        begun.and(self.complete())?;
+        self.check_released()
+    }
+
+    /// Waits until all work given to the stream so far is complete. It returns only when that is known, whatever the
+    /// driver answers: if another thread captures the stream, it waits until that capture has ended, and if nobody can
+    /// say whether the work goes on, it ends the process.
+    ///
+    /// The caller has seen beforehand that the calling thread does not capture the stream.
+    ///
+    /// # Errors
+    ///
+    /// The work failed. It is complete all the same.
+    pub(crate) fn complete(&self) -> Result<()> {
+        complete(self.context(), || self.finish())
+    }
+}
+
+impl Event {
+    /// As [`Stream::complete`], for the work before an event that was [marked](Self::mark).
+    pub(crate) fn complete(&self) -> Result<()> {
+        complete(self.context(), || self.finish())
+    }
+}
+
+/// Repeats a wait until the work that it waits for is known to be complete.
+fn complete(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
+    let mut failed = Attempts::default();
+    let mut pause = Duration::from_micros(10);
+    loop {
+        let error = match wait() {
+            Ok(()) => return failed.first.map_or(Ok(()), Err),
+            Err(error) => error,
+        };
+        if context.liveness() != Liveness::Alive {
+            // The end of a context ends its work.
+            return Err(error);
+        }
+        match failed.add(error) {
+            Verdict::Over(error) => return Err(error),
+            Verdict::Again => {}
+            Verdict::Unknown(error) => give_up(&error),
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// What a wait that failed says of the work.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    /// No work goes on in the context.
+    Over(Error),
+    /// The wait is to be repeated.
+    Again,
+    /// Nobody can say.
+    Unknown(Error),
+}
+
+/// The waits that failed.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// The first failure that is not due to a capture.
+    first: Option<Error>,
+    failed: u32,
+    broken: u32,
+}
+
+impl Attempts {
+    fn add(&mut self, error: Error) -> Verdict {
+        let code = error.driver_code();
+        if code.is_some_and(is_of_capture) {
+            // Another thread's capture, which ends.
+            return Verdict::Again;
+        }
+        self.failed += 1;
+        self.broken = if code.is_some_and(breaks_the_context) { self.broken + 1 } else { 0 };
+        let first = self.first.get_or_insert(error).clone();
+        if self.broken > 1 {
+            // The context is beyond repair: its work was ended.
+            Verdict::Over(first)
+        } else if self.failed == ATTEMPTS {
+            Verdict::Unknown(first)
+        } else {
+            Verdict::Again
+        }
+    }
+}
+
+#[cold]
+fn give_up(error: &Error) -> ! {
+    eprintln!(
+        "cuda-mem: the driver cannot say whether a copy to or from this process's memory is complete ({error}, {ATTEMPTS} \
+         times). The copy may still write to memory that the program uses for something else, so the process ends here."
+    );
+    std::process::abort();
+}
+
+/// Whether the driver refused a call because some stream captures a graph.
+pub(crate) fn is_of_capture(code: CUresult) -> bool {
+    (CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.0..=CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.0)
+        .contains(&code.0)
+}
+
+/// Whether a code says that a context has failed for good. Such codes are given again by every later call.
+fn breaks_the_context(code: CUresult) -> bool {
+    matches!(
+        code,
+        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
+}
+
+#[cold]
+fn capturing(call: &'static str) -> Error {
+    Error::InvalidArgument {
+        call,
+        argument: "stream",
+        value: "capturing a graph".into(),
+        rule: "what a capture records is not done now, so it orders nothing and fills no memory: do it before the capture, \
+               or after it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DriverError;
+
+    fn error(code: CUresult) -> Error {
+        DriverError { call: "cuStreamSynchronize", code }.into()
+    }
+
+    #[test]
+    fn a_capture_says_nothing_of_the_work() {
+        let mut failed = Attempts::default();
+        for _ in 0..1000 {
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)), Verdict::Again);
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)), Verdict::Again);
+        }
+        assert_eq!(failed.first, None);
+    }
+
+    #[test]
+    fn a_context_is_broken_when_two_waits_in_a_row_say_so() {
+        let broken = error(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let mut failed = Attempts::default();
+        assert_eq!(failed.add(broken.clone()), Verdict::Again);
+        assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Again);
+        assert_eq!(failed.add(broken.clone()), Verdict::Again);
+        assert_eq!(failed.add(broken.clone()), Verdict::Over(broken));
+    }
+
+    #[test]
+    fn other_errors_are_given_up_in_the_end_with_the_first_of_them() {
+        let mut failed = Attempts::default();
+        let first = error(CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(failed.add(first.clone()), Verdict::Again);
+        for _ in 2..ATTEMPTS {
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Again);
+        }
+        assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Unknown(first));
+    }
+}

@@ -1,0 +1,232 @@
+//! Waits that take long, and what they wait for.
+//!
+//! A program that waits for device work may wait for ever: the work waits for a flag that nobody raises, or for a host
+//! function that never returns. Every wait of this crate is therefore watched. A wait that takes longer than
+//! [a limit](set_limit), 10 seconds unless said otherwise, is reported to [a hook](set_hook). Without a hook the report
+//! is one line on the standard error stream: what waits, on which thread, for which stream, for how long, and which
+//! flags, counters and rings the stream waits for. The wait goes on.
+//!
+//! A program that cannot wait for long uses [`Stream::synchronize_for`](crate::Stream::synchronize_for) and
+//! [`Event::synchronize_for`](crate::Event::synchronize_for).
+//!
+//! ```
+//! use std::time::Duration;
+//! cuda_mem::waiting::set_limit(Some(Duration::from_secs(2)));
+//! cuda_mem::waiting::set_hook(Some(std::sync::Arc::new(|wait| eprintln!("slow: {wait}"))));
+//! # cuda_mem::waiting::set_hook(None);
+//! ```
+
+mod slot;
+mod watchdog;
+
+use crate::{Context, Error, Result, Stream};
+use core::fmt;
+use core::time::Duration;
+use cuda_sys::CUstream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+/// How long a wait takes before it is reported, unless the program says otherwise.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A wait that takes long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowWait {
+    /// What the thread is doing, such as "reading a buffer by the CPU".
+    pub doing: &'static str,
+    /// The call that waits.
+    pub call: &'static str,
+    /// The name of the thread that waits, or its number.
+    pub thread: Box<str>,
+    /// The stream, event or context that is waited for.
+    pub target: WaitTarget,
+    /// How long the thread has waited.
+    pub waited: Duration,
+    /// What the work itself waits for, as far as this crate knows: flags, counters and rings, with their values.
+    pub awaits: Vec<Box<str>>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitTarget {
+    /// All work given to a stream so far.
+    Stream {
+        /// The driver's handle.
+        raw: usize,
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// All work of a context, which some calls of the driver wait for.
+    Context {
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// Work before an event.
+    Event {
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// Another thread of this process.
+    #[default]
+    Thread,
+}
+
+impl fmt::Display for WaitTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitTarget::Stream { raw, device } => write!(f, "stream {raw:#x} of device {device}"),
+            WaitTarget::Context { device } => write!(f, "all work of device {device}"),
+            WaitTarget::Event { device } => write!(f, "an event of device {device}"),
+            WaitTarget::Thread => f.write_str("another thread"),
+        }
+    }
+}
+
+impl fmt::Display for SlowWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { doing, call, thread, target, waited, awaits } = self;
+        write!(f, "thread {thread} has waited {:.1} s for {target} in {call}", waited.as_secs_f64())?;
+        if doing != call {
+            write!(f, ", {doing}")?;
+        }
+        for (index, word) in awaits.iter().enumerate() {
+            write!(f, "{}{word}", if index == 0 { "; queued work waits for " } else { " and for " })?;
+        }
+        Ok(())
+    }
+}
+
+/// Called with each wait that takes long, on a thread of this crate's. It may be called again for the same wait, each time
+/// after twice the time.
+pub type SlowWaitHook = Arc<dyn Fn(&SlowWait) + Send + Sync>;
+
+/// Sets what is called with each wait that takes long; `None` prints a line to the standard error stream, as at first.
+pub fn set_hook(hook: Option<SlowWaitHook>) {
+    watchdog::set_hook(hook);
+}
+
+/// Sets how long a wait takes before it is reported, at least a millisecond; `None` ends the reports.
+pub fn set_limit(limit: Option<Duration>) {
+    watchdog::set_limit(limit);
+}
+
+/// Which stream or context a wait is for, as plain numbers: the thread that watches must not touch values that may end
+/// under it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub what: What,
+    /// The driver's handle of the stream.
+    pub stream: usize,
+    /// The driver's handle of the context, and its number.
+    pub context: (usize, Option<u64>),
+    pub device: i32,
+}
+
+/// What sort of thing a wait is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum What {
+    #[default]
+    Thread,
+    Stream,
+    Context,
+    Event,
+}
+
+impl Target {
+    pub fn stream(stream: &Stream) -> Self {
+        Self { what: What::Stream, stream: address(stream.raw()), ..Self::context(stream.context()) }
+    }
+
+    pub fn context(context: &Context) -> Self {
+        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
+    }
+
+    pub fn event(context: &Context) -> Self {
+        Self { what: What::Event, ..Self::context(context) }
+    }
+
+    fn public(self) -> WaitTarget {
+        match self.what {
+            What::Thread => WaitTarget::Thread,
+            What::Stream => WaitTarget::Stream { raw: self.stream, device: self.device },
+            What::Context => WaitTarget::Context { device: self.device },
+            What::Event => WaitTarget::Event { device: self.device },
+        }
+    }
+}
+
+fn address(raw: CUstream) -> usize {
+    raw.addr()
+}
+
+/// Makes a call that may wait for the target. Every call that blocks goes through here.
+pub(crate) fn during<R>(call: &'static &'static str, target: Target, wait: impl FnOnce() -> R) -> R {
+    let _watched = slot::enter(call, target);
+    wait()
+}
+
+/// Says what the waits within `work` are for, in the words of a user. Of several, the outermost counts.
+pub(crate) fn while_doing<R>(doing: &'static &'static str, work: impl FnOnce() -> R) -> R {
+    let _named = slot::name(doing);
+    work()
+}
+
+/// Asks until the answer is yes, for a time at most.
+pub(crate) fn poll(
+    call: &'static &'static str,
+    target: Target,
+    limit: Duration,
+    is_done: impl Fn() -> Result<bool>,
+) -> Result<()> {
+    let start = Instant::now();
+    let mut nap = Duration::from_micros(10);
+    loop {
+        if is_done()? {
+            return Ok(());
+        }
+        let waited = start.elapsed();
+        if waited >= limit {
+            return Err(Error::WaitTimedOut(Box::new(slot::describe(call, call, target, waited, this_thread()))));
+        }
+        // A wait of microseconds is not worth a nap.
+        if waited > Duration::from_micros(50) {
+            thread::sleep(nap.min(limit - waited));
+            nap = (nap * 2).min(Duration::from_millis(1));
+        }
+    }
+}
+
+fn this_thread() -> Box<str> {
+    let thread = thread::current();
+    thread.name().map_or_else(|| format!("{:?}", thread.id()).into(), |name| format!("\"{name}\"").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_everything_on_one_line() {
+        let target = WaitTarget::Stream { raw: 0x10, device: 1 };
+        let mut wait = SlowWait {
+            doing: "reading a buffer by the CPU",
+            call: "Stream::synchronize",
+            thread: "\"main\"".into(),
+            target,
+            waited: Duration::from_millis(10_040),
+            awaits: vec!["flag \"ready\" (value 3, needs 4)".into()],
+        };
+        let text = "thread \"main\" has waited 10.0 s for stream 0x10 of device 1 in Stream::synchronize, reading a buffer by \
+                    the CPU; queued work waits for flag \"ready\" (value 3, needs 4)";
+        assert_eq!(wait.to_string(), text);
+        wait.awaits.push("counter #2".into());
+        assert!(wait.to_string().ends_with(" and for counter #2"));
+        wait.doing = wait.call;
+        wait.awaits.clear();
+        assert!(wait.to_string().ends_with("in Stream::synchronize"));
+    }
+}

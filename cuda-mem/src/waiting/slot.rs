@@ -1,0 +1,298 @@
+//! What each thread waits for at this moment, where the watchdog can read it.
+//!
+//! A wait costs its thread a few plain stores. The watchdog reads the fields without a lock: a sequence number that is odd
+//! while they change, and another one afterwards, tells it that what it read belongs together.
+
+use super::{SlowWait, Target, What, this_thread, watchdog};
+use crate::signal::armed;
+use core::marker::PhantomData;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One thread's wait. Only its thread writes it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    thread: Box<str>,
+    /// Odd while the fields change.
+    sequence: AtomicU64,
+    /// When the wait began; 0 while there is none.
+    since: AtomicU64,
+    call: AtomicPtr<&'static str>,
+    doing: AtomicPtr<&'static str>,
+    what: AtomicU8,
+    stream: AtomicUsize,
+    context: (AtomicUsize, AtomicU64),
+    device: AtomicI32,
+}
+
+/// A wait, as the watchdog sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// Tells one wait of the thread from the next.
+    pub sequence: u64,
+    pub since: u64,
+    call: &'static str,
+    doing: Option<&'static str>,
+    target: Target,
+}
+
+/// The slots of all threads that have ever waited and still run.
+static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
+
+pub(super) fn slots() -> MutexGuard<'static, Vec<Arc<Slot>>> {
+    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This thread's slot, which is taken off the list when the thread ends.
+struct Own(Arc<Slot>);
+
+impl Own {
+    fn new() -> Self {
+        let slot = Arc::new(Slot::new(this_thread()));
+        slots().push(slot.clone());
+        Self(slot)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        slots().retain(|slot| !Arc::ptr_eq(slot, &self.0));
+    }
+}
+
+thread_local! {
+    static OWN: Own = Own::new();
+}
+
+/// Nanoseconds of the system's monotonic clock, to a few milliseconds; never 0.
+pub(super) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable. The coarse clock is read without a system call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).max(1)
+}
+
+/// While this lives, the thread's wait can be seen. It stays on its thread.
+pub(super) struct Watched {
+    before: Option<Fields>,
+    on_this_thread: PhantomData<*const ()>,
+}
+
+/// What a wait within another wait puts back.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    since: u64,
+    call: *mut &'static str,
+    target: Target,
+}
+
+/// Begins a wait of this thread.
+pub(super) fn enter(call: &'static &'static str, target: Target) -> Watched {
+    // A thread that is ending has no slot any more: its waits are not watched.
+    let before =
+        OWN.try_with(|own| own.0.set(Fields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
+    watchdog::ensure_running();
+    Watched { before, on_this_thread: PhantomData }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = OWN.try_with(|own| own.0.set(before));
+        }
+    }
+}
+
+/// While this lives, the thread's waits have a purpose that can be seen.
+pub(super) struct Named {
+    is_outermost: bool,
+    on_this_thread: PhantomData<*const ()>,
+}
+
+/// Says what this thread is doing, unless that was said already.
+pub(super) fn name(doing: &'static &'static str) -> Named {
+    let is_outermost = OWN
+        .try_with(|own| {
+            let is_outermost = own.0.doing.load(Ordering::Relaxed).is_null();
+            if is_outermost {
+                own.0.doing.store(ptr::from_ref(doing).cast_mut(), Ordering::Relaxed);
+            }
+            is_outermost
+        })
+        .unwrap_or(false);
+    Named { is_outermost, on_this_thread: PhantomData }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            let _ = OWN.try_with(|own| own.0.doing.store(ptr::null_mut(), Ordering::Relaxed));
+        }
+    }
+}
+
+impl Slot {
+    fn new(thread: Box<str>) -> Self {
+        Self {
+            thread,
+            sequence: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            call: AtomicPtr::new(ptr::null_mut()),
+            doing: AtomicPtr::new(ptr::null_mut()),
+            what: AtomicU8::new(0),
+            stream: AtomicUsize::new(0),
+            context: Default::default(),
+            device: AtomicI32::new(0),
+        }
+    }
+
+    /// Replaces the wait; gives the one before. Called by the slot's own thread.
+    fn set(&self, fields: Fields) -> Fields {
+        let before = Fields {
+            since: self.since.load(Ordering::Relaxed),
+            call: self.call.load(Ordering::Relaxed),
+            target: self.target(),
+        };
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        // The fields are not written before the odd number can be seen.
+        fence(Ordering::Release);
+        let Fields { since, call, target } = fields;
+        self.since.store(since, Ordering::Relaxed);
+        self.call.store(call, Ordering::Relaxed);
+        self.what.store(target.what as u8, Ordering::Relaxed);
+        self.stream.store(target.stream, Ordering::Relaxed);
+        let (raw, id) = target.context;
+        self.context.0.store(raw, Ordering::Relaxed);
+        self.context.1.store(id.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.device.store(target.device, Ordering::Relaxed);
+        self.sequence.store(sequence + 2, Ordering::Release);
+        before
+    }
+
+    fn target(&self) -> Target {
+        let what = match self.what.load(Ordering::Relaxed) {
+            value if value == What::Stream as u8 => What::Stream,
+            value if value == What::Context as u8 => What::Context,
+            value if value == What::Event as u8 => What::Event,
+            _ => What::Thread,
+        };
+        let id = self.context.1.load(Ordering::Relaxed);
+        let context = (self.context.0.load(Ordering::Relaxed), (id != u64::MAX).then_some(id));
+        Target {
+            what,
+            stream: self.stream.load(Ordering::Relaxed),
+            context,
+            device: self.device.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The wait of the slot's thread, if there is one, and if it does not change at this moment.
+    pub fn see(&self) -> Option<Seen> {
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let since = self.since.load(Ordering::Relaxed);
+        let (call, doing) = (self.call.load(Ordering::Relaxed), self.doing.load(Ordering::Relaxed));
+        let target = self.target();
+        // The fields are not read after the number is read again.
+        fence(Ordering::Acquire);
+        let is_whole = sequence.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == sequence;
+        if !is_whole || since == 0 {
+            return None;
+        }
+        // SAFETY: only `enter` and `name` store pointers here, to values that live as long as the process.
+        let text = |pointer: *mut &'static str| unsafe { pointer.as_ref() }.copied();
+        Some(Seen { sequence, since, call: text(call)?, doing: text(doing), target })
+    }
+
+    /// What is told of a wait.
+    pub fn report(&self, seen: &Seen, waited: Duration) -> SlowWait {
+        describe(seen.doing.unwrap_or(seen.call), seen.call, seen.target, waited, self.thread.clone())
+    }
+}
+
+#[cfg(test)]
+impl Seen {
+    /// A wait with nothing else to tell.
+    pub fn with_sequence(sequence: u64) -> Self {
+        Self { sequence, since: 1, call: "call", doing: None, target: Target::default() }
+    }
+}
+
+/// What is told of a wait.
+pub(super) fn describe(
+    doing: &'static str,
+    call: &'static str,
+    target: Target,
+    waited: Duration,
+    thread: Box<str>,
+) -> SlowWait {
+    let waits = match target.what {
+        What::Thread => Vec::new(),
+        What::Stream => armed::describe(target.context, Some(target.stream)),
+        // Whose event it is, is not known.
+        What::Context | What::Event => armed::describe(target.context, None),
+    };
+    let awaits = waits.iter().map(|wait| wait.to_string().into()).collect();
+    SlowWait { doing, call, thread, target: target.public(), waited, awaits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(stream: usize) -> Target {
+        Target { what: What::Stream, stream, context: (stream, Some(stream as u64)), device: stream as i32 }
+    }
+
+    #[test]
+    fn a_wait_within_a_wait_is_seen_and_the_outer_one_comes_back() {
+        let own = || OWN.with(|own| own.0.see());
+        assert_eq!(own(), None);
+        let outer = enter(&"outer", target(1));
+        {
+            let _named = name(&"doing this");
+            let _not_named = name(&"doing that");
+            let _inner = enter(&"inner", target(2));
+            let seen = own().expect("it waits");
+            assert_eq!((seen.call, seen.doing, seen.target), ("inner", Some("doing this"), target(2)));
+        }
+        let seen = own().expect("it waits");
+        assert_eq!((seen.call, seen.doing, seen.target), ("outer", None, target(1)));
+        drop(outer);
+        assert_eq!(own(), None);
+    }
+
+    #[test]
+    fn what_another_thread_sees_belongs_together() {
+        let slot = Slot::new("one".into());
+        let call: &'static &'static str = &"call";
+        let rounds = if cfg!(miri) { 100 } else { 100_000 };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..rounds {
+                    slot.set(Fields { since: n as u64, call: ptr::from_ref(call).cast_mut(), target: target(n) });
+                }
+            });
+            for _ in 0..rounds {
+                if let Some(seen) = slot.see() {
+                    assert_eq!(seen.target, target(seen.since as usize));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_leaves_no_slot() {
+        let name = "a thread that waits once";
+        let count = move || slots().iter().filter(|slot| slot.thread.contains(name)).count();
+        let thread = std::thread::Builder::new().name(name.into());
+        let ran = thread.spawn(move || {
+            drop(enter(&"call", Target::default()));
+            count()
+        });
+        assert_eq!(ran.map(|thread| thread.join().ok()).ok(), Some(Some(1)));
+        assert_eq!(count(), 0);
+    }
+}

@@ -1,0 +1,157 @@
+//! The thread that looks for waits that take long. It starts with the first wait of the process, and never calls the driver.
+
+use super::slot::{self, Seen, Slot};
+use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+
+/// In nanoseconds; 0 where nothing is reported.
+static LIMIT: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT.as_nanos() as u64);
+static HOOK: Mutex<Option<SlowWaitHook>> = Mutex::new(None);
+static RUNNING: AtomicBool = AtomicBool::new(false);
+/// To wake it when the limit changes.
+static WATCHDOG: Mutex<Option<Thread>> = Mutex::new(None);
+
+pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
+    let former = core::mem::replace(&mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner), hook);
+    // Outside of the lock: what it owns may wait when it ends.
+    drop(former);
+}
+
+pub(super) fn set_limit(limit: Option<Duration>) {
+    let nanoseconds = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1_000_000));
+    LIMIT.store(nanoseconds, Ordering::Relaxed);
+    if let Some(thread) = &*WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner) {
+        thread.unpark();
+    }
+}
+
+/// Starts the thread, if it does not run.
+#[inline]
+pub(super) fn ensure_running() {
+    if !RUNNING.load(Ordering::Relaxed) {
+        start();
+    }
+}
+
+#[cold]
+fn start() {
+    if RUNNING.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // Miri waits for every thread at the end of a test.
+    if cfg!(miri) {
+        return;
+    }
+    let started = thread::Builder::new().name("cuda-mem waits".into()).stack_size(128 << 10).spawn(run);
+    match started {
+        Ok(handle) => *WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.thread().clone()),
+        // There is no room for a thread now: the next wait tries again.
+        Err(_) => RUNNING.store(false, Ordering::Relaxed),
+    }
+}
+
+fn run() {
+    let mut reports = Reports::default();
+    loop {
+        let limit = LIMIT.load(Ordering::Relaxed);
+        if limit == 0 {
+            thread::park();
+            continue;
+        }
+        thread::park_timeout(Duration::from_nanos(limit / 4));
+        let slots: Vec<Arc<Slot>> = slot::slots().clone();
+        let now = slot::now();
+        reports.begin_round();
+        for slot in slots {
+            let Some(seen) = slot.see() else { continue };
+            let waited = now.saturating_sub(seen.since);
+            if reports.is_due(Arc::as_ptr(&slot).addr(), &seen, waited, limit) {
+                tell(&slot.report(&seen, Duration::from_nanos(waited)));
+            }
+        }
+        reports.end_round();
+    }
+}
+
+fn tell(wait: &SlowWait) {
+    let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match hook {
+        // A hook that panics must not end the watch. The payload may panic when it is dropped.
+        Some(hook) => {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(wait))) {
+                core::mem::forget(payload);
+            }
+        }
+        None => eprintln!("cuda-mem: {wait}"),
+    }
+}
+
+/// Which waits were reported, and when they are reported again.
+#[derive(Debug, Default)]
+struct Reports {
+    /// By slot: which wait of it, and after how many nanoseconds its next report is due.
+    next: HashMap<usize, (u64, u64)>,
+    seen: HashMap<usize, (u64, u64)>,
+}
+
+impl Reports {
+    fn begin_round(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Whether a wait is to be reported now: at the limit, then each time after twice as long.
+    fn is_due(&mut self, slot: usize, seen: &Seen, waited: u64, limit: u64) -> bool {
+        let due = match self.next.get(&slot) {
+            Some((sequence, due)) if *sequence == seen.sequence => *due,
+            _ => limit,
+        };
+        let is_due = waited >= due;
+        let next = if is_due { waited.saturating_mul(2) } else { due };
+        self.seen.insert(slot, (seen.sequence, next));
+        is_due
+    }
+
+    /// Forgets waits that are over.
+    fn end_round(&mut self) {
+        core::mem::swap(&mut self.next, &mut self.seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_due_at_the_limit_and_then_each_time_after_twice_as_long() {
+        let mut reports = Reports::default();
+        let mut round = |sequence: u64, waited: u64| {
+            let seen = Seen::with_sequence(sequence);
+            reports.begin_round();
+            let is_due = reports.is_due(1, &seen, waited, 10);
+            reports.end_round();
+            is_due
+        };
+        assert_eq!(
+            [9, 10, 12, 19, 20, 39, 41].map(|waited| round(2, waited)),
+            [false, true, false, false, true, false, true]
+        );
+        // The thread's next wait.
+        assert_eq!([5, 11].map(|waited| round(4, waited)), [false, true]);
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        let mut reports = Reports::default();
+        reports.begin_round();
+        assert!(reports.is_due(1, &Seen::with_sequence(2), 10, 10));
+        reports.end_round();
+        reports.begin_round();
+        reports.end_round();
+        assert!(reports.next.is_empty());
+    }
+}
