@@ -111,7 +111,7 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_TIMED_OUT 14
 /** Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where. */
 #define CUDAMEM_ERROR_DAMAGED 15
-/** The other process has closed the channel, or is gone. */
+/** The other process has closed the channel, or is gone; or a flag or counter that was waited for has been destroyed. */
 #define CUDAMEM_ERROR_CLOSED 16
 /** A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one. */
 #define CUDAMEM_ERROR_CHANNEL 17
@@ -2799,8 +2799,8 @@ cudamem_status cudamem_signals_get_missing(cudamem_signals signals,
                                            cudamem_text *missing);
 
 /**
- * Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of:
- * kernels and streams that wait for a flag have to be released before. The null handle is allowed.
+ * Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of.
+ * Streams that wait for a flag are released; kernels that wait for one have to be before. The null handle is allowed.
  */
 cudamem_status cudamem_signals_destroy(cudamem_signals signals);
 
@@ -2826,7 +2826,7 @@ cudamem_status cudamem_flag_store(cudamem_flag flag,
  * of CUDAMEM_COMPARE_...; options may be NULL. A word that changes back may be missed.
  *
  * Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if no word can ever compare so;
- * CUDAMEM_ERROR_DRIVER if the device has failed.
+ * CUDAMEM_ERROR_CLOSED if another thread destroys the flag; CUDAMEM_ERROR_DRIVER if the device has failed.
  */
 cudamem_status cudamem_flag_wait(cudamem_flag flag,
                                  int32_t comparison,
@@ -2868,9 +2868,15 @@ cudamem_status cudamem_flag_get_device_pointer(cudamem_flag flag,
 /** Tells where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED. */
 cudamem_status cudamem_flag_get_place(cudamem_flag flag, int32_t *place);
 
+/** Gives a flag a name, for errors and for reports of waits that take long. */
+cudamem_status cudamem_flag_set_name(cudamem_flag flag, const char *name);
+
 /**
- * Destroys a flag. Kernels and streams that wait for it have to be released before; its memory stays until the work that it
- * was told of is done. The null handle is allowed.
+ * Destroys a flag. A wait of another thread for it fails with CUDAMEM_ERROR_CLOSED. A stream that waits for it goes on: when a
+ * queued write of another stream satisfies the wait, or else at once. Then nobody satisfied the wait, and the stream's next
+ * cudamem_stream_synchronize, access to memory, or wait fails with CUDAMEM_ERROR_CLOSED. The flag's memory stays until the work
+ * that it was told of is done. Kernels of the program that wait for it have to be released before, or to give up in time. The
+ * null handle is allowed.
  */
 cudamem_status cudamem_flag_destroy(cudamem_flag flag);
 
@@ -2934,7 +2940,10 @@ cudamem_status cudamem_counter_record_use(cudamem_counter counter,
 cudamem_status cudamem_counter_get_device_pointer(cudamem_counter counter,
                                                   uint64_t *pointer);
 
-/** Destroys a counter, as cudamem_flag_destroy. The null handle is allowed. */
+/** Gives a counter a name, as cudamem_flag_set_name. */
+cudamem_status cudamem_counter_set_name(cudamem_counter counter, const char *name);
+
+/** Destroys a counter. What waits for it ends as with cudamem_flag_destroy. The null handle is allowed. */
 cudamem_status cudamem_counter_destroy(cudamem_counter counter);
 
 /* ---- Rings ----------------------------------------------------------------------------------------------------------
@@ -3073,6 +3082,9 @@ cudamem_status cudamem_ring_get_descriptor(cudamem_ring ring,
  */
 cudamem_status cudamem_ring_record_use(cudamem_ring ring,
                                        cudamem_stream stream);
+
+/** Gives a ring a name, as cudamem_flag_set_name. */
+cudamem_status cudamem_ring_set_name(cudamem_ring ring, const char *name);
 
 /** Closes the ring and destroys it. Its memory stays until the work that it was told of is done. The null handle is allowed. */
 cudamem_status cudamem_ring_destroy(cudamem_ring ring);

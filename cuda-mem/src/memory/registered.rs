@@ -356,7 +356,7 @@ impl<O: HostOwner> Inner<O> {
             let unregister = || {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                state.unfinished.as_ref().map_or(Ok(()), Stream::synchronize)?;
+                state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
                 // SAFETY: registered by us, no buffer has it, and what used it is done.
                 unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
@@ -424,7 +424,7 @@ unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
         let waits_for_cpu = !O::BORROWED && self.context.waits_for_cpu();
         let unfinished = waits_for_cpu.then(|| stream.clone());
         if unfinished.is_none() {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let mut state = self.state();
         state.lent = false;

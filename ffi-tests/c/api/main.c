@@ -16,7 +16,7 @@ static const struct {
     {"data_types", case_data_types}, {"views", case_views},   {"view_copies", case_view_copies},
     {"view_misuse", case_view_misuse}, {"dlpack", case_dlpack}, {"dlpack_misuse", case_dlpack_misuse},
     {"array_interfaces", case_array_interfaces}, {"arrow", case_arrow}, {"arrow_misuse", case_arrow_misuse},
-    {"flags", case_flags},       {"rings", case_rings},         {"adaptors", case_adaptors},
+    {"flags", case_flags},       {"rings", case_rings},         {"signal_ends", case_signal_ends}, {"adaptors", case_adaptors},
     {"small_pools", case_small_pools},                          {"virtual_memory", case_virtual_memory},
     {"host_memory", case_host_memory},                          {"graphs", case_graphs},
     {"copies", case_copies},

@@ -7,6 +7,33 @@
 #include <string>
 #include <vector>
 
+/// An exception between the wait and the write ends the signals: the stream goes on, and says so once.
+static void released_by_an_exception(const cudamem::signals &memory, const cudamem::stream &stream)
+{
+    try {
+        const cudamem::flag<std::uint32_t> ready(memory, CUDAMEM_PLACE_FOR_DEVICE);
+        ready.set_name("ready");
+        ready.wait_on(stream, CUDAMEM_COMPARE_EQUAL, 1);
+        const cudamem::signal_counter<std::uint64_t> pieces(memory, CUDAMEM_COUNTED_BY_CPU);
+        pieces.set_name("pieces");
+        pieces.wait_on(stream, 3);
+        const cudamem::ring_to_device<std::uint64_t> requests(memory, 4);
+        requests.set_name("requests");
+        requests.record_use(stream);
+        throw std::runtime_error("the file is too short");
+    } catch (const std::runtime_error &) {
+    }
+    std::string message;
+    try {
+        stream.synchronize();
+    } catch (const cudamem::error &error) {
+        CHECK(error.status() == CUDAMEM_ERROR_CLOSED);
+        message = error.what();
+    }
+    CHECK(message.find(" was dropped while stream") != std::string::npos);
+    stream.synchronize();
+}
+
 static void signals(const cudamem::context &context, const cudamem::stream &stream)
 {
     const cudamem::signals memory(context);
@@ -42,6 +69,7 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
     ready.wait_on(stream, 2);
     done.store_on(stream, 3);
     CHECK(ready.add(2) == 2 && done.wait(3, patience) == 3 && done.value() == 3);
+    released_by_an_exception(memory, stream);
 
     struct sample {
         float values[3];

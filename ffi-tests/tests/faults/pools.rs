@@ -5,7 +5,7 @@ use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::memory::kind::Kind;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
+use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::{pattern, same};
 
@@ -180,5 +180,14 @@ pub fn signals(driver: &Driver) -> Outcome {
     stream.synchronize()?;
     let mut items = [0; 4];
     assert_eq!((from.receive(&mut items, &WaitPolicy::default())?, items), (3, [1, 2, 3, 0]));
-    Ok(())
+    // Whatever fails, a stream that waits for what ends goes on.
+    let late = signals.flag::<u32>(Waiter::Device)?;
+    late.wait_on(&stream, Comparison::Equal, 9)?;
+    ready.wait_on(&stream, 2)?;
+    drop((late, ready));
+    match stream.synchronize() {
+        Err(Error::Signal(told)) if matches!(*told, SignalError::Abandoned { .. }) => Ok(stream.synchronize()?),
+        Err(error) => Err(error.into()),
+        Ok(()) => panic!("nobody was told"),
+    }
 }

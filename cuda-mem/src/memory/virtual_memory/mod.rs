@@ -343,7 +343,7 @@ unsafe impl MemoryResource for Inner {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The driver does not wait before it unmaps: work under way would fault.
-        stream.synchronize()?;
+        stream.drain()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
         let unmapped = mapping.truncate(0);
         if unmapped.is_err() {
