@@ -4,13 +4,14 @@ use crate::beside_captures::beside_captures;
 use crate::context::ForeignOwner;
 use crate::drop_errors::DropErrors;
 use crate::error::{DriverError, call};
-use crate::{Bound, Context, Event, Result};
+use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A stream. Cheap to clone.
 ///
@@ -34,6 +35,14 @@ struct Inner {
     context: Context,
     raw: CUstream,
     ownership: Ownership,
+    abandoned: Abandoned,
+}
+
+/// Why work of the stream ran without what it was to wait for, until somebody is told.
+#[derive(Default)]
+struct Abandoned {
+    any: AtomicBool,
+    error: Mutex<Option<Error>>,
 }
 
 enum Ownership {
@@ -115,7 +124,7 @@ impl Stream {
     }
 
     fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership }) }
+        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership, abandoned: Abandoned::default() }) }
     }
 
     /// The lowest and the highest priority of a context's streams; the highest is the smaller number.
@@ -136,18 +145,38 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Work failed.
+    /// Work failed. A flag or counter ended while the stream waited for it
+    /// ([`SignalError::Abandoned`](crate::signal::SignalError::Abandoned)): all work is done, and the error is not given again.
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        self.drain()?;
+        self.check_released()
+    }
+
+    /// Waits until all work given to the stream so far is done, whatever it ran without: for ends of memory.
+    pub(crate) fn drain(&self) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream lives.
         unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) }
     }
 
-    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures
+    /// As [`drain`](Self::drain), before memory that the work uses is let go: also while this thread captures
     /// another stream. Where this fails, the stream captures what it was given, and does not do it, or the context is broken.
     pub(crate) fn finish(&self) -> Result<()> {
-        beside_captures(self.context().driver(), || self.synchronize())
+        beside_captures(self.context().driver(), || self.drain())
+    }
+
+    /// The stream goes on without what it waited for. Its next wait or access is told why; the first reason counts.
+    pub(crate) fn abandon(&self, error: Error) {
+        let abandoned = &self.inner.abandoned;
+        abandoned.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        abandoned.any.store(true, Ordering::Release);
+    }
+
+    /// An error, once, if work of the stream ran without what it was to wait for. Asked after a wait for the stream.
+    #[inline]
+    pub(crate) fn check_released(&self) -> Result<()> {
+        if self.inner.abandoned.any.load(Ordering::Acquire) { self.inner.abandoned.tell() } else { Ok(()) }
     }
 
     /// Whether all work given to the stream so far is done.
@@ -257,6 +286,14 @@ impl Stream {
     }
 }
 
+impl Abandoned {
+    #[cold]
+    fn tell(&self) -> Result<()> {
+        self.any.store(false, Ordering::Relaxed);
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
 /// Success, or not yet.
 pub(crate) fn done(result: Result<()>) -> Result<bool> {
     match result {
@@ -299,6 +336,9 @@ impl fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Err(error) = self.abandoned.tell() {
+            self.context.drop_errors().push("destroying a stream that nobody waited for", error);
+        }
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
         }

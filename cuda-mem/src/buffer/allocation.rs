@@ -87,7 +87,7 @@ impl Allocation {
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
         }
         match &self.origin {
             Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
@@ -100,7 +100,7 @@ impl Allocation {
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
             // SAFETY: all parts are gone, and with them what borrowed the memory.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }

@@ -32,7 +32,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is done.
         let copied = unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
         // Also after an error: whatever was begun must not go on with the caller's memory.
-        copied.and(home.finish())
+        copied.and(home.finish()).and_then(|()| home.check_released())
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when that is done.
@@ -98,7 +98,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: this function's contract; it returns when the copy is done.
         let copied = unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
-        copied.and(home.finish())
+        copied.and(home.finish()).and_then(|()| home.check_released())
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits

@@ -75,7 +75,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         // SAFETY: all rows lie within their memory, and the slice is borrowed until they are copied.
-        unsafe { self.copy_rows(self.side(to), side, width, height) }.and(self.stream().finish())
+        unsafe { self.copy_rows(self.side(to), side, width, height) }
+            .and(self.stream().finish())
+            .and_then(|()| self.stream().check_released())
     }
 
     /// Copies `height` rows of `width` elements to a slice. Returns when that is done.
@@ -100,7 +102,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         to.check(CALL, width, height, destination.len(), size_of::<T>())?;
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
         // SAFETY: as in `copy_rows_from_slice`.
-        unsafe { self.copy_rows(side, self.side(from), width, height) }.and(self.stream().finish())
+        unsafe { self.copy_rows(side, self.side(from), width, height) }
+            .and(self.stream().finish())
+            .and_then(|()| self.stream().check_released())
     }
 
     /// Copies `height` rows of `width` elements of another buffer, in stream order as

@@ -239,7 +239,7 @@ impl Core {
 
     /// Lets go of a stream, whose work is waited for.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
-        stream.synchronize()?;
+        stream.drain()?;
         self.take_fronts_back()
     }
 
