@@ -87,7 +87,7 @@ impl Frame {
         // SAFETY: the range lies within the slot's memory, whose bytes have a value since the ring was made. This frame alone
         // reaches it on the CPU, and is borrowed exclusively. No device work reads it now: work on former frames of the slot
         // is done, and work on this one waits for a word that is not stored while `_writing` lives.
-        Ok(fill(unsafe { slice::from_raw_parts_mut(self.host_pointer().wrapping_add(range.start), range.len()) }))
+        Ok(fill(unsafe { slice::from_raw_parts_mut(self.start().wrapping_add(range.start), range.len()) }))
     }
 
     /// Copies bytes to the frame from `offset` on, in the way that suits the memory.
@@ -105,7 +105,7 @@ impl Frame {
         }
         {
             let _writing = Writing { _door: slot.door.write(CALL)? };
-            let start = self.host_pointer().wrapping_add(range.start);
+            let start = self.start().wrapping_add(range.start);
             // SAFETY: as in `write`; the source is another's.
             unsafe { host_copy::store(source.as_ptr(), start, source.len()) };
         }
@@ -125,10 +125,15 @@ impl Frame {
     }
 
     fn post(&mut self, range: &Range<usize>) -> Result<()> {
-        self.slot().memory.flush_bytes(self.host_pointer().wrapping_add(range.start), range.len())?;
+        self.slot().memory.flush_bytes(self.start().wrapping_add(range.start), range.len())?;
         host_copy::store_fence();
         self.written.flushed(range);
         Ok(())
+    }
+
+    fn post_left(&mut self) -> Result<()> {
+        let left = self.written.left();
+        if left.is_empty() { Ok(()) } else { self.post(&left) }
     }
 
     /// Gives the frame to the device: flushes what is left, and lets the work run that waits for it. Gives the frame's number.
@@ -137,12 +142,7 @@ impl Frame {
     ///
     /// The flush failed; the ring was dropped. The frame is given back, and still open.
     pub fn publish(mut self) -> Result<u64, Box<Refused<Self>>> {
-        let left = self.written.left();
-        let published = match left.is_empty() {
-            true => Ok(()),
-            false => self.post(&left),
-        };
-        if let Err(error) = published.and_then(|()| self.slot().door.publish("Frame::publish")) {
+        if let Err(error) = self.post_left().and_then(|()| self.slot().door.publish("Frame::publish")) {
             return Err(Refused::new(self, error));
         }
         let number = self.number;
@@ -202,9 +202,15 @@ impl Frame {
         self.slot().memory.device_pointer()
     }
 
-    /// The CPU's address, for other libraries and devices that fill the frame. Accesses through it are the caller's care: they
-    /// end before the frame is published, and what they write is flushed by [`flush`](Self::flush).
-    pub fn host_pointer(&self) -> *mut u8 {
+    /// The CPU's address, for other libraries and devices that fill the frame. Accesses through it are the caller's care, and end
+    /// before the frame is published or the ring dropped. All of the frame then counts as written: what is not
+    /// [flushed](Self::flush) after this call is flushed when the frame is published.
+    pub fn host_pointer(&mut self) -> *mut u8 {
+        self.written.add(0..self.size());
+        self.start()
+    }
+
+    fn start(&self) -> *mut u8 {
         self.slot().memory.host_pointer()
     }
 }
@@ -242,9 +248,16 @@ impl fmt::Debug for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(slot) = &self.slot {
-            slot.door.abandon();
-            self.end(End::Abandoned);
+        if self.slot.is_none() {
+            return;
         }
+        // What reads the frame now is told that it was abandoned; still it reads bytes that were written, not older ones.
+        if let Err(error) = self.post_left()
+            && !error.is_teardown()
+        {
+            self.shared.context().drop_errors().push("flushing a frame that was dropped", error);
+        }
+        self.slot().door.abandon();
+        self.end(End::Abandoned);
     }
 }

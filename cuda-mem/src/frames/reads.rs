@@ -35,6 +35,10 @@ impl Reads {
     }
 
     fn mark(&mut self, stream: &Stream) -> Result<()> {
+        if stream.is_capturing()? {
+            self.captured = true;
+            return Ok(());
+        }
         let index = match self.marks.iter().position(|mark| mark.stream == *stream) {
             Some(index) => index,
             None => {
@@ -45,8 +49,8 @@ impl Reads {
         };
         let mark = &mut self.marks[index];
         mark.event.record(stream)?;
-        // Only the event tells for sure whether the stream captured: another thread may begin a capture at any moment.
-        // The question would end a capture of this thread's, and is asked beside it.
+        // Another thread may have begun a capture since: then the event marks nothing, and a question to it fails. Captures of
+        // other streams are not disturbed.
         let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
         mark.outstanding = !mark.event.is_done()?;
         Ok(())

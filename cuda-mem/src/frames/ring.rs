@@ -212,7 +212,7 @@ impl FrameRing {
 
     /// The context that the ring works in.
     pub fn context(&self) -> &Context {
-        self.shared.home.context()
+        self.shared.context()
     }
 
     /// What the ring has done so far.
@@ -259,6 +259,10 @@ impl Drop for Held<'_> {
 }
 
 impl Shared {
+    pub fn context(&self) -> &Context {
+        self.home.context()
+    }
+
     /// Takes the slot of a frame that has ended.
     pub fn take_back(&self, mut slot: Slot, end: End) {
         let captured = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner).captured();
@@ -272,6 +276,19 @@ impl Shared {
             }
         }
         self.free(slot);
+        self.free_if_dropped();
+    }
+
+    /// Frees what rests, where the ring was dropped and left it.
+    fn free_if_dropped(&self) {
+        let slots: Vec<Slot> = {
+            let mut state = lock(&self.state);
+            if !state.dropped {
+                return;
+            }
+            state.slots.iter_mut().filter_map(Option::take).collect()
+        };
+        slots.into_iter().for_each(|slot| self.free(slot));
     }
 
     /// Frees a slot's memory when the work that reads it is done.
@@ -352,12 +369,15 @@ impl Door {
         }
     }
 
-    /// The ring was dropped.
-    fn close(&self) {
+    /// The ring is dropped. Whether the CPU writes the frame now, so that consumers still wait for it.
+    fn close(&self) -> bool {
         let mut inside = lock(&self.inside);
-        if inside.phase.close() == Release::Now {
+        let release = inside.phase.close();
+        let writing = inside.phase.is_open();
+        if release == Release::Now {
             self.release(inside, "the ring was dropped");
         }
+        writing
     }
 
     fn release(&self, mut inside: MutexGuard<'_, Inside>, why: &'static str) {
@@ -386,14 +406,13 @@ impl Drop for Writing<'_> {
 
 impl Drop for FrameRing {
     fn drop(&mut self) {
-        // Consumers may be behind frames that are open: these are released before anything is waited for.
-        let slots: Vec<Slot> = {
-            let mut state = lock(&self.shared.state);
-            state.dropped = true;
-            state.slots.iter_mut().filter_map(Option::take).collect()
-        };
-        self.shared.doors.iter().for_each(|door| door.close());
-        slots.into_iter().for_each(|slot| self.shared.free(slot));
+        lock(&self.shared.state).dropped = true;
+        // Consumers may be behind frames that are open: all of these are released before anything is waited for.
+        let written = self.shared.doors.iter().filter(|door| door.close()).count();
+        if written == 0 {
+            self.shared.free_if_dropped();
+        }
+        // Else a free may wait for a frame that another thread writes: that frame's end frees the rest.
     }
 }
 
