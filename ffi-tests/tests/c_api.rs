@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "main.c",
     "basics.c",
     "memory.c",
     "misuse.c",
     "kernels.c",
     "signals.c",
+    "frames.c",
     "adaptors.c",
     "sources.c",
     "copies.c",
@@ -25,7 +26,7 @@ const SOURCES: [&str; 14] = [
     "arrow.c",
 ];
 /// How many cases the sources have.
-const CASES: usize = 36;
+const CASES: usize = 37;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 36] = [
+const GROUPS: [&str; 37] = [
     "version",
     "status",
     "handles",
@@ -42,6 +42,7 @@ const GROUPS: [&str; 36] = [
     "signal",
     "counter",
     "ring",
+    "frames",
     "graph",
     "sharing",
     "channel",
