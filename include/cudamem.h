@@ -286,6 +286,18 @@ typedef struct {
     uint64_t id;
 } cudamem_listener;
 
+/** A ring of frames. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_frame_ring;
+
+/** A frame that the CPU fills. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_frame;
+
 /* ---- Texts ----------------------------------------------------------------------------------------------------------
  *
  * Longer texts, such as JSON, are objects of the library: read them with cudamem_text_get, and destroy them.
@@ -3088,6 +3100,149 @@ cudamem_status cudamem_ring_set_name(cudamem_ring ring, const char *name);
 
 /** Closes the ring and destroys it. Its memory stays until the work that it was told of is done. The null handle is allowed. */
 cudamem_status cudamem_ring_destroy(cudamem_ring ring);
+
+/* ---- Frames ---------------------------------------------------------------------------------------------------------
+ *
+ * A ring of frames is for data that arrives all the time. The program takes a frame, queues the consumer's work on it, fills it on
+ * the CPU while that work waits, and publishes it: then the work runs. What is not possible with a buffer and a flag: a write
+ * to a buffer waits for the work on the buffer, which waits for the flag.
+ *
+ * cudamem_frame_ring_next(ring, NULL, &frame);
+ * cudamem_buffer_copy_from_frame(device_buffer, 0, frame, 0, size);
+ * cudamem_frame_get_host_pointer(frame, &bytes);
+ * received = recv(socket, bytes, size, 0);
+ * cudamem_frame_publish(frame, NULL);
+ *
+ * Frames are published in the order in which work on them was queued on a stream: work on the first holds back the rest.
+ */
+
+/** What a ring of frames has done so far. */
+typedef struct {
+    /** sizeof(cudamem_frame_ring_statistics), set by the program. */
+    size_t size;
+    /** How many frames were taken. */
+    uint64_t taken;
+    /** How many frames were published. */
+    uint64_t published;
+    /** How many frames were destroyed without being published. */
+    uint64_t abandoned;
+    /** How many frames are open now. */
+    uint64_t open;
+    /** How many frames are not used any more, because a graph may read them. */
+    uint64_t lost;
+    /** How often a frame was asked for while device work still read the oldest one. */
+    uint64_t overruns;
+} cudamem_frame_ring_statistics;
+
+/**
+ * Makes a ring of frames of frame_size bytes each, in memory of a resource that both CPU and device address: pinned, mapped or
+ * managed memory, or a pool of it. All bytes are zero; a frame that is taken again has the bytes of its former frame.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if frames or frame_size is 0, or if not both address the memory;
+ * CUDAMEM_ERROR_UNSUPPORTED if streams of the device cannot wait for words; CUDAMEM_ERROR_OUT_OF_MEMORY.
+ */
+cudamem_status cudamem_frame_ring_create(cudamem_resource resource,
+                                         cudamem_signals signals,
+                                         size_t frames,
+                                         size_t frame_size,
+                                         cudamem_frame_ring *ring);
+
+/**
+ * Takes the oldest frame, and waits until all device work that reads it is done. options may be NULL: no time limit.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT, at once, if all frames are open: publish or destroy one; CUDAMEM_ERROR_TIMED_OUT if
+ * device work still reads the frame; CUDAMEM_ERROR_DRIVER if that work failed.
+ */
+cudamem_status cudamem_frame_ring_next(cudamem_frame_ring ring,
+                                       const cudamem_wait_options *options,
+                                       cudamem_frame *frame);
+
+/**
+ * Takes the oldest frame if no device work reads it; else frame becomes the null handle.
+ *
+ * Errors: as cudamem_frame_ring_next, without CUDAMEM_ERROR_TIMED_OUT.
+ */
+cudamem_status cudamem_frame_ring_try_next(cudamem_frame_ring ring, cudamem_frame *frame);
+
+/** Tells what a ring of frames has done. statistics->size is set by the program. */
+cudamem_status cudamem_frame_ring_get_statistics(cudamem_frame_ring ring, cudamem_frame_ring_statistics *statistics);
+
+/**
+ * Destroys a ring of frames. Frames that are open are given up, as cudamem_frame_destroy does it: nobody may write them any
+ * more. The memory is freed when the work that reads it is done, for which this may wait. The null handle is allowed.
+ */
+cudamem_status cudamem_frame_ring_destroy(cudamem_frame_ring ring);
+
+/** Gives the frame's number: 1 for the first that was taken from its ring. */
+cudamem_status cudamem_frame_get_number(cudamem_frame frame, uint64_t *number);
+
+/**
+ * Gives the CPU's address of the frame. The program may write there until the frame is published or destroyed, or its ring is.
+ * All of the frame then counts as written: what is not flushed after this call is flushed when the frame is published.
+ */
+cudamem_status cudamem_frame_get_host_pointer(cudamem_frame frame,
+                                              void **pointer);
+
+/** Copies size bytes to the frame from offset on, by the CPU, in the way that suits the memory. */
+cudamem_status cudamem_frame_write(cudamem_frame frame, size_t offset, const void *source, size_t size);
+
+/** Posts what the CPU wrote to a range, so that less is left when the frame is published. Other threads see it then, too. */
+cudamem_status cudamem_frame_flush(cudamem_frame frame,
+                                   size_t offset,
+                                   size_t size);
+
+/**
+ * Lets work given to stream from now on wait until the frame is published. Tell the frame of kernels that read it afterwards:
+ * cudamem_frame_record_use.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is another context's, captures a graph, or is a per-thread default stream;
+ * CUDAMEM_ERROR_CLOSED if the ring was destroyed.
+ */
+cudamem_status cudamem_frame_wait_on(cudamem_frame frame,
+                                     cudamem_stream stream);
+
+/**
+ * Gives the frame's address for kernels (a CUdeviceptr), which only read there, and only after cudamem_frame_wait_on on their
+ * stream.
+ */
+cudamem_status cudamem_frame_get_device_pointer(cudamem_frame frame,
+                                                uint64_t *pointer);
+
+/**
+ * Tells the frame of work given to stream so far that reads it: kernels that were launched after cudamem_frame_wait_on. The
+ * frame is taken again when that work is done.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is a per-thread default stream.
+ */
+cudamem_status cudamem_frame_record_use(cudamem_frame frame,
+                                        cudamem_stream stream);
+
+/**
+ * Copies size bytes of an open frame, from frame_offset on, to the buffer from offset on, in order of the buffer's home stream:
+ * the stream waits until the frame is published, and then copies. All that it is given from now on waits too.
+ *
+ * Errors: as cudamem_frame_wait_on; CUDAMEM_ERROR_OUT_OF_RANGE.
+ */
+cudamem_status cudamem_buffer_copy_from_frame(cudamem_buffer buffer,
+                                              size_t offset,
+                                              cudamem_frame frame,
+                                              size_t frame_offset,
+                                              size_t size);
+
+/**
+ * Gives the frame to the device: flushes what is left, and lets the work run that waits for it. The handle ends. number, which
+ * may be NULL, gets the frame's number.
+ *
+ * Errors: CUDAMEM_ERROR_VKGDR if the flush failed, CUDAMEM_ERROR_CLOSED if the ring was destroyed; the frame stays open.
+ */
+cudamem_status cudamem_frame_publish(cudamem_frame frame,
+                                     uint64_t *number);
+
+/**
+ * Abandons a frame that was not published: what waits for it goes on, and each such stream's next wait fails with
+ * CUDAMEM_ERROR_CLOSED, because its work has read bytes that nobody had finished. The null handle is allowed.
+ */
+cudamem_status cudamem_frame_destroy(cudamem_frame frame);
 
 /* ---- Graphs ---------------------------------------------------------------------------------------------------------
  *

@@ -6,6 +6,7 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::frames::FrameError;
 use cuda_mem::ipc::ChannelError;
 use cuda_mem::signal::SignalError;
 use cuda_mem::view::ViewError;
@@ -105,6 +106,9 @@ pub fn status_of(error: &Error) -> cudamem_status {
             CUDAMEM_ERROR_CLOSED
         }
         Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
+        Error::Frame(FrameError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Frame(FrameError::RingDropped { .. } | FrameError::Abandoned { .. }) => CUDAMEM_ERROR_CLOSED,
+        Error::Frame(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
         Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Channel(ChannelError::Closed { .. } | ChannelError::Cut { .. }) => CUDAMEM_ERROR_CLOSED,
         Error::Channel(_) => CUDAMEM_ERROR_CHANNEL,

@@ -43,6 +43,7 @@ const GROUPS: [&str; 37] = [
     "signal",
     "counter",
     "ring",
+    "frames",
     "graph",
     "sharing",
     "channel",

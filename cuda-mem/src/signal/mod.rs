@@ -124,3 +124,4 @@ pub use placement::{Placement, Waiter};
 pub use ring::{ByteConsumer, ByteProducer, Consumer, Producer, RingDescriptor};
 pub use signals::Signals;
 pub use wait::WaitPolicy;
+pub(crate) use wait::{Waited, wait};

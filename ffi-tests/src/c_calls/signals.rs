@@ -75,7 +75,7 @@ impl Calls<'_> {
     }
 
     /// A wait that ends soon.
-    fn wait(&mut self) -> cudamem_wait_options {
+    pub(super) fn wait(&mut self) -> cudamem_wait_options {
         cudamem_wait_options {
             size: size_of::<cudamem_wait_options>() - usize::from(self.byte() == 0),
             timeout: 1e-6,
