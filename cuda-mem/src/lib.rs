@@ -50,6 +50,7 @@
 
 pub mod adaptor;
 mod beside_captures;
+mod borrowed;
 pub mod buffer;
 mod compare;
 mod context;
