@@ -56,8 +56,15 @@ impl Stream {
 
     /// As [`follow`](Self::follow), for memory that is lost if there is no ordering: where the streams cannot be
     /// ordered, the work of `other` is waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`follow`](Self::follow). A stream that captures is not waited for: that would end its capture.
     pub(crate) fn follow_or_wait(&self, other: &Stream) -> Result<()> {
-        self.follow(other).or_else(|_| other.finish())
+        self.follow(other).or_else(|error| match other.is_capturing() {
+            Ok(false) => other.finish(),
+            _ => Err(error),
+        })
     }
 
     /// As [`follow`](Self::follow), for work that is given to this stream next: if this stream captures, the work is

@@ -1,6 +1,6 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
-use crate::beside_captures::postpone;
+use crate::beside_captures::{captures_under_way, postpone};
 use crate::context::{ForeignOwner, Liveness};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
@@ -178,21 +178,41 @@ impl Allocation {
     pub fn disown(&mut self) {
         self.ended = true;
     }
+
+    /// What has not ended, for another attempt. This value's drop has nothing left to do.
+    fn take(&mut self) -> Self {
+        self.ended = true;
+        let origin = match &mut self.origin {
+            Origin::Resource(resource) => Origin::Resource(resource.clone()),
+            Origin::Foreign(foreign) => {
+                Origin::Foreign(Foreign { owner: foreign.owner.take(), ordered: foreign.ordered.clone(), ..*foreign })
+            }
+        };
+        let rest = Self::new(self.block, origin, self.home.clone());
+        rest.unposted.store(self.unposted.load(Ordering::Relaxed), Ordering::Relaxed);
+        rest
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Err(error) = self.end()
-            && !error.is_teardown()
+        let Err(error) = self.end() else { return };
+        if error.is_teardown() {
+            return;
+        }
+        // A free that waits for the home stream fails while that captures. The capture will end.
+        if captures_under_way() {
+            // Where it has ended already, the value comes back, and its drop tries again.
+            drop(postpone(Box::new(self.take())));
+            return;
+        }
+        self.context().drop_errors().push("freeing a buffer", error);
+        // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
+        if matches!(self.origin, Origin::Foreign(_))
+            && self.end().is_err()
+            && let Origin::Foreign(foreign) = &mut self.origin
         {
-            self.context().drop_errors().push("freeing a buffer", error);
-            // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
-            if matches!(self.origin, Origin::Foreign(_))
-                && self.end().is_err()
-                && let Origin::Foreign(foreign) = &mut self.origin
-            {
-                core::mem::forget(foreign.owner.take());
-            }
+            core::mem::forget(foreign.owner.take());
         }
     }
 }
