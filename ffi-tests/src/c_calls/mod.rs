@@ -1,6 +1,7 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod captures;
 mod copies;
 mod sharing;
 mod signals;
@@ -268,7 +269,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 18 {
+        match self.byte() % 19 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -281,6 +282,7 @@ impl Calls<'_> {
             12 => self.engine_work(),
             13 => self.share(),
             14..=16 => self.view_step(),
+            17 => self.capture_calls(),
             _ => {
                 let wanted = u64::from(self.byte() % 24);
                 let handle = self.handle(wanted);

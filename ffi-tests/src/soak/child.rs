@@ -129,6 +129,8 @@ fn import() -> Result<(), Box<dyn StdError>> {
     memory.copy_from_slice(0, &inverted)?;
     memory.synchronize()?;
     channel.send_bytes(&seen)?;
+    // It knows its own again.
+    channel.send(&memory.export()?)?;
     channel.receive_bytes()?;
     Ok(())
 }

@@ -112,9 +112,9 @@ impl Run<'_> {
         let hook: cuda_mem::DropErrorHook = Arc::new(move |error| {
             account.drop_error(error);
             let damaged = matches!(error.error, Error::Damaged(_));
-            if panics::is_planned(&error.error) {
+            if panics::is_planned(error) {
                 // Some calls of the hook panic, as the functions of other callers do.
-                panics::panic_at_times(&error.error);
+                panics::panic_at_times(error);
             } else if damaged || !faults.load(Ordering::Acquire) {
                 board.fail(format!("a drop met an error without a fault: {error}"));
             }

@@ -2,8 +2,10 @@
 
 use crate::soak::{Done, Hands};
 use bytemuck::{Pod, Zeroable};
+use cuda_mem::adaptor::Aligned;
+use cuda_mem::memory::kind::Pinned;
 use cuda_mem::memory::{GrowableBuffer, PinnedMemory, VirtualMemory, VirtualOptions};
-use cuda_mem::{Buffer, Error, HostBuffer};
+use cuda_mem::{Buffer, Context, Error, HostBuffer};
 
 /// An element of 64 KiB.
 #[derive(Clone, Copy)]
@@ -19,6 +21,11 @@ fn is_aligned(address: u64) -> bool {
     address.is_multiple_of(align_of::<Wide>() as u64)
 }
 
+/// Page-locked memory that is aligned as widely: the driver aligns to pages.
+fn pinned(context: &Context) -> Result<Aligned<Pinned>, Error> {
+    Aligned::new(&PinnedMemory::new(context), align_of::<Wide>())
+}
+
 /// Some elements in memory of any source.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (stream, context) = (hands.stream()?, &hands.world.context);
@@ -31,7 +38,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let made = Buffer::<Wide, _>::zeroed(&source.resource, count, &stream);
             let mut buffer = match made {
                 // A source says which alignments it has, and pools of one size which sizes.
-                Err(Error::Misaligned { .. } | Error::InvalidArgument { .. } | Error::OutOfRange { .. }) => return Ok(()),
+                Err(Error::Misaligned { .. } | Error::InvalidArgument { .. } | Error::OutOfRange { .. }) => {
+                    return Ok(());
+                }
                 made => made?,
             };
             hands.ensure(is_aligned(buffer.device_pointer()), || {
@@ -49,7 +58,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         }
         1 => {
             hands.doing("wide elements as a slice");
-            let mut host = HostBuffer::<Wide>::zeroed(&PinnedMemory::new(context), count)?;
+            let mut host = HostBuffer::<Wide>::zeroed(&pinned(context)?, count)?;
             host[count - 1] = value;
             let mut buffer = host.into_buffer(&stream)?;
             buffer.copy_within(count - 1..count, 0)?;
@@ -58,7 +67,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         }
         2 => {
             hands.doing("wide elements under a guard");
-            let mut buffer = Buffer::<Wide, _>::zeroed(&PinnedMemory::new(context), count, &stream)?;
+            let mut buffer = Buffer::<Wide, _>::zeroed(&pinned(context)?, count, &stream)?;
             buffer.write(count - 1..)?.fill(value);
             buffer.fill(..count - 1, value)?;
             let seen = buffer.read(..)?;
@@ -71,7 +80,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let mut length = 0;
             for _ in 0..3 {
                 length += 1 + hands.below(40);
-                buffer.grow_to(length)?;
+                buffer.grow_to(length).map(drop)?;
                 hands.ensure(is_aligned(buffer.device_pointer()), || "wide elements that grew".to_owned())?;
                 buffer.copy_from_slice(length - 1, &[value])?;
             }

@@ -15,7 +15,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     match hands.below(3) {
         0 => {
             hands.doing("a function of a stream that panics");
-            let mut held = hands.take()?;
+            let held = hands.take()?;
             let stream = held.buffer.stream().clone();
             let owned = Payload(choice as u32 % 3);
             stream.launch_host_function(move || {
