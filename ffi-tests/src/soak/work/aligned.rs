@@ -61,7 +61,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let mut host = HostBuffer::<Wide>::zeroed(&pinned(context)?, count)?;
             host[count - 1] = value;
             let mut buffer = host.into_buffer(&stream)?;
-            buffer.copy_within(count - 1..count, 0)?;
+            if count > 1 {
+                buffer.copy_within(count - 1..count, 0)?;
+            }
             let seen = buffer.to_vec()?;
             hands.ensure(seen[0].0 == value.0, || "wide elements as a slice".to_owned())
         }
@@ -69,7 +71,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.doing("wide elements under a guard");
             let mut buffer = Buffer::<Wide, _>::zeroed(&pinned(context)?, count, &stream)?;
             buffer.write(count - 1..)?.fill(value);
-            buffer.fill(..count - 1, value)?;
+            buffer.copy_from_slice(0, &vec![value; count - 1])?;
             let seen = buffer.read(..)?;
             hands.ensure(seen.iter().all(|element| element.0 == value.0), || "wide elements under a guard".to_owned())
         }
