@@ -320,7 +320,8 @@ typedef struct {
 
 /**
  * Is told of an error: its status, its message, which is valid during the call, and what was set along with the function.
- * It may be called by any thread, also by several at once, and must not unwind.
+ * It may be called by any thread, also by several at once, and must not unwind. It may call this library: of what fails in such
+ * a call it is not told, since it is running already; the call's own status says it.
  */
 typedef void (*cudamem_error_callback)(cudamem_status status, const char *message, void *user);
 
@@ -397,9 +398,9 @@ typedef struct {
     /** The device's identity: the same in every process and every API. */
     uint8_t uuid[16];
     /** The device's name, which ends with a zero. */
-    uint8_t name[256];
+    char name[256];
     /** The device's PCI address as domain:bus:device.function, which ends with a zero. */
-    uint8_t pci_bus_id[32];
+    char pci_bus_id[32];
 } cudamem_device_info;
 
 /** Gives the number of devices. */
@@ -502,6 +503,15 @@ cudamem_status cudamem_stream_get_raw(cudamem_stream stream, void **raw);
 cudamem_status cudamem_stream_synchronize(cudamem_stream stream);
 
 /**
+ * As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
+ * the library knows. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_stream_synchronize_for(cudamem_stream stream,
+                                              double seconds);
+
+/**
  * Tells whether all work given to the stream so far is done.
  *
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
@@ -559,11 +569,47 @@ cudamem_status cudamem_event_is_done(cudamem_event event, bool *done);
  */
 cudamem_status cudamem_event_synchronize(cudamem_event event);
 
+/**
+ * As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_event_synchronize_for(cudamem_event event, double seconds);
+
 /** Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed. */
 cudamem_status cudamem_event_elapsed(cudamem_event event, cudamem_event later, double *seconds);
 
 /** Destroys an event. Work that waits for it goes on to do so. The null handle is allowed. */
 cudamem_status cudamem_event_destroy(cudamem_event event);
+
+/* ---- Waits ----------------------------------------------------------------------------------------------------------
+ *
+ * A function that waits for work may wait for ever: the work waits for a flag that nobody raises, or for a function of the host
+ * that does not return. The library therefore watches every wait. It reports one that takes longer than 10 seconds in a line on
+ * the standard error stream: what waits, on which thread, for which stream, for how long, and which flags, counters and rings the
+ * stream waits for. The wait goes on. To give up after a time, call cudamem_stream_synchronize_for or
+ * cudamem_event_synchronize_for.
+ */
+
+/**
+ * Is called for a wait that takes long, with a message that is valid during the call, with the seconds that the wait has taken so
+ * far, and with what was set along with the function. A thread of the library calls it, and again after twice the time. It must
+ * neither wait for work nor unwind.
+ */
+typedef void (*cudamem_slow_wait_callback)(const char *message, double seconds, void *user);
+
+/**
+ * Sets the function that is called for waits that take long, instead of the line on the standard error stream. NULL brings the
+ * line back. A call that has begun goes on.
+ */
+cudamem_status cudamem_set_slow_wait_callback(cudamem_slow_wait_callback callback,
+                                              void *user);
+
+/**
+ * Sets how many seconds a wait takes before it is reported. It is 10 at first, and 0.001 at least; INFINITY (of math.h) ends the
+ * reports.
+ */
+cudamem_status cudamem_set_slow_wait_limit(double seconds);
 
 /* ---- Memory resources -----------------------------------------------------------------------------------------------
  *
@@ -745,7 +791,8 @@ cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 
 /**
  * Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
- * and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+ * and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+ * same pool fails without another call of it. It must not unwind.
  */
 typedef bool (*cudamem_out_of_memory_callback)(size_t requested, size_t free, uint32_t attempt, void *user);
 
@@ -2014,7 +2061,8 @@ typedef struct {
 /**
  * Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
  * number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
- * to ask again. It must not unwind.
+ * to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
+ * unwind.
  */
 typedef bool (*cudamem_retry_callback)(const char *message, uint32_t attempt, void *user);
 

@@ -50,3 +50,4 @@ pub mod view;
 pub mod view_copy;
 pub mod view_parts;
 pub mod virtual_memory;
+pub mod waiting;

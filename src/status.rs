@@ -33,7 +33,7 @@ pub const CUDAMEM_ERROR_OUT_OF_RANGE: cudamem_status = 7;
 pub const CUDAMEM_ERROR_MISALIGNED: cudamem_status = 8;
 /// The driver, the library or the device cannot do this.
 pub const CUDAMEM_ERROR_UNSUPPORTED: cudamem_status = 9;
-/// A defect of libcudamem: the call was given up. Please report it with the message.
+/// A panic. In a function of libcudamem it is a defect: the call was given up, please report it with the message.
 pub const CUDAMEM_ERROR_PANIC: cudamem_status = 10;
 /// A handle is null, of another kind, was destroyed, or was never made. Nothing was touched.
 pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
@@ -98,6 +98,8 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::Panicked { .. } => CUDAMEM_ERROR_PANIC,
+        Error::WaitTimedOut(_) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
         Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,

@@ -52,15 +52,19 @@ pub mod adaptor;
 mod beside_captures;
 mod borrowed;
 pub mod buffer;
+mod callback;
 mod compare;
 mod context;
 pub mod copy;
 mod copy_memory;
+mod cpu_released;
 mod data_type;
+mod deferred;
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
+mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]
@@ -78,6 +82,7 @@ pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
+mod later;
 mod locked;
 pub mod mapped;
 pub mod memory;
@@ -90,6 +95,8 @@ mod stream;
 pub mod suballocator;
 mod support;
 pub mod trace;
+#[cfg(doctest)]
+mod values;
 pub mod view;
 pub mod waiting;
 

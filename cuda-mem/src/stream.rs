@@ -1,9 +1,13 @@
 //! Streams: work done in order.
 
 use crate::beside_captures::beside_captures;
+use crate::callback::call_back;
 use crate::context::ForeignOwner;
+use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
+use crate::ends::Ended;
 use crate::error::{DriverError, call};
+use crate::later::{Inside, drop_later, inside_host_function};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Event, Result};
 use core::ffi::c_void;
@@ -11,7 +15,6 @@ use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A stream. Cheap to clone.
@@ -209,9 +212,16 @@ impl Stream {
         self.wait(&event)
     }
 
-    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. It must not
-    /// call the driver, so neither call this crate nor drop a value of it. A panic in it is caught and kept as a drop
-    /// error.
+    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. A panic in it is
+    /// kept as a drop error of the context, [`Error::Panicked`](crate::Error::Panicked), with its text.
+    ///
+    /// The function must not call the driver. What of this crate has to is refused there:
+    /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and pools
+    /// that are dropped in it end soon after it has returned, on a thread of this crate's.
+    ///
+    /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the
+    /// function may wait for a thread that waits in the driver. So the first function of a context loads this crate's
+    /// kernels ([`Context::load_kernels`]).
     ///
     /// # Errors
     ///
@@ -219,14 +229,22 @@ impl Stream {
     /// dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || Some(self.context().begin_cpu_released()))
+    }
+
+    /// As [`launch_host_function`](Self::launch_host_function), for a function that waits for no thread.
+    pub(crate) fn launch_prompt_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || None)
+    }
+
+    fn launch(&self, function: Box<dyn FnOnce() + Send>, pending: impl FnOnce() -> Option<Pending>) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if self.is_capturing()? {
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return Err(DriverError { call: "cuLaunchHostFunc", code }.into());
         }
-        let boxed: Box<HostFunction> =
-            Box::new(HostFunction { function: Box::new(function), drop_errors: self.context().drop_errors().clone() });
-        let data = Box::into_raw(boxed);
+        let drop_errors = self.context().drop_errors().clone();
+        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending: pending() }));
         // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
         let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
         if result.is_err() {
@@ -293,15 +311,18 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
 struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
+    /// Until the function has returned.
+    pending: Option<Pending>,
 }
 
 unsafe extern "C" fn run_host_function(data: *mut c_void) {
     // SAFETY: `launch_host_function` made the box for this one call.
-    let HostFunction { function, drop_errors } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    if catch_unwind(AssertUnwindSafe(function)).is_err() {
-        let error = DriverError { call: "a host function", code: CUresult::CUDA_ERROR_LAUNCH_FAILED };
-        drop_errors.push("running a host function, which panicked", error.into());
+    let HostFunction { function, drop_errors, pending } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
+    let _inside = Inside::enter();
+    if let Err(panicked) = call_back(function) {
+        drop_errors.push("running a host function", panicked.of("a host function"));
     }
+    drop(pending);
 }
 
 impl PartialEq for Stream {
@@ -325,11 +346,10 @@ impl Drop for Inner {
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
         }
-        self.context.end("destroying a stream", |cuda| {
-            // Not around the report of an error: its hook may end other values.
-            let _teardown = self.context.driver().teardown();
-            // SAFETY: ours, and used by nobody any more; the driver finishes its work.
-            unsafe { call!(cuda.cuStreamDestroy_v2(self.raw)) }
-        });
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw, ownership: Ownership::Owned });
+        }
+        // SAFETY: ours, and used by nobody any more; the driver finishes its work.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
     }
 }

@@ -89,6 +89,9 @@ impl Kind {
 const INDEX_BITS: u32 = 27;
 const KIND_BITS: u32 = 5;
 
+/// One more than the largest number that a kind can have.
+pub const KINDS: usize = 1 << KIND_BITS;
+
 /// How many slots a kind may have.
 pub const CAPACITY: u32 = 1 << INDEX_BITS;
 
@@ -115,7 +118,7 @@ impl Id {
 
     /// The handle that a number could be.
     pub fn unpack(bits: u64) -> Option<Self> {
-        let number = (bits as u32 >> INDEX_BITS) & ((1 << KIND_BITS) - 1);
+        let number = bits as u32 >> INDEX_BITS;
         let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == number)?;
         let (index, generation) = Self::of_kind(bits, kind)?;
         (generation != 0).then_some(Self { index, kind, generation })

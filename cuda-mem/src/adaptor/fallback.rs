@@ -1,6 +1,7 @@
 //! A second resource for when the first is full.
 
 use super::handle;
+use crate::callback::or_undo;
 use crate::descriptor::Descriptor;
 use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
@@ -105,11 +106,7 @@ unsafe impl MemoryResource for Pair {
             return unsafe { self.first.deallocate(block, stream) };
         }
         // SAFETY: the caller's contract; the second gave it.
-        let freed = unsafe { self.second.deallocate(block, stream) };
-        if freed.is_err() {
-            self.with(|blocks| blocks.insert(block));
-        }
-        freed
+        or_undo(|| unsafe { self.second.deallocate(block, stream) }, || self.with(|blocks| blocks.insert(block)))
     }
 
     unsafe fn abandon(&self, block: Block) {

@@ -1,7 +1,9 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
 use crate::beside_captures::{captures_under_way, postpone};
+use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
+use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -178,25 +180,33 @@ impl Allocation {
     pub fn disown(&mut self) {
         self.ended = true;
     }
+}
 
-    /// What has not ended, for another attempt. This value's drop has nothing left to do.
+impl Allocation {
+    /// Moves all that it holds out.
+    #[cold]
     fn take(&mut self) -> Self {
-        self.ended = true;
-        let origin = match &mut self.origin {
-            Origin::Resource(resource) => Origin::Resource(resource.clone()),
-            Origin::Foreign(foreign) => {
-                Origin::Foreign(Foreign { owner: foreign.owner.take(), ordered: foreign.ordered.clone(), ..*foreign })
-            }
-        };
-        let rest = Self::new(self.block, origin, self.home.clone());
-        rest.unposted.store(self.unposted.load(Ordering::Relaxed), Ordering::Relaxed);
-        rest
+        let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
+        Self {
+            block: self.block,
+            origin: core::mem::replace(&mut self.origin, Origin::Foreign(nowhere)),
+            home: self.home.clone(),
+            exposed: AtomicU64::new(*self.exposed.get_mut()),
+            exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
+            ended: core::mem::replace(&mut self.ended, true),
+            unposted: AtomicBool::new(*self.unposted.get_mut()),
+        }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let Err(error) = self.end() else { return };
+        if inside_host_function() {
+            return drop_later(self.take());
+        }
+        // A resource may be the caller's own.
+        let ended = call_back(|| self.end()).unwrap_or_else(|panic| Err(panic.of("a resource")));
+        let Err(error) = ended else { return };
         if error.is_teardown() {
             return;
         }
@@ -260,6 +270,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        if inside_host_function() {
+            let exclusive = core::mem::take(&mut self.exclusive);
+            return drop_later(Self { allocation: self.allocation.clone(), home: self.home.clone(), exclusive });
+        }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;

@@ -210,6 +210,17 @@ fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) ->
     })
 }
 
+/// Checks that memory is aligned for elements, both for devices and for the CPU, which may know it by another address.
+fn check_aligned<T>(call: &'static str, device_pointer: CUdeviceptr, host_pointer: *const u8) -> Result<()> {
+    let multiple = align_of::<T>();
+    for (what, value) in [("address", device_pointer as usize), ("the CPU's address", host_pointer.addr())] {
+        if !value.is_multiple_of(multiple) {
+            return Err(Error::Misaligned { call, what, value, multiple });
+        }
+    }
+    Ok(())
+}
+
 /// Checks that a stream may be a home stream.
 #[inline]
 fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
@@ -446,13 +457,19 @@ impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
 }
 
 /// A call that took a value was refused: the value, and why. Turns into the [`Error`] where a `?` wants one.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{error}")]
 pub struct Refused<V> {
     /// What the call took.
     pub value: V,
     /// Why it was refused.
     pub error: Error,
+}
+
+impl<V> fmt::Debug for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl<V> Refused<V> {

@@ -2,11 +2,11 @@
 
 use super::allocation::{Allocation, Hold, Origin, Part};
 use super::exported::Exported;
-use super::{Buffer, SharedBuffer, check_home};
+use super::{Buffer, SharedBuffer, check_aligned, check_home};
 use crate::descriptor::{Descriptor, DescriptorError};
 use crate::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,7 +23,7 @@ struct Own {
     parts: Exported,
 }
 
-impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// Exports this part of the memory to other processes: memory of a pool that is
     /// [shareable](crate::memory::DriverPoolOptions::shareable), or of [`DeviceMemory`](crate::memory::DeviceMemory); and what
     /// was imported, which is passed on. Waits for the buffer's work so far.
@@ -67,7 +67,7 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     }
 }
 
-impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// Makes a buffer of the part that a descriptor names, of memory that `open` imports for it.
     ///
     /// `open` gives a block that holds the descriptor's allocation, and its resource, of kind `K`.
@@ -153,11 +153,9 @@ impl<T: AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         size: usize,
         stream: &Stream,
     ) -> Result<Self> {
-        let address = allocation.block.device_pointer as usize + offset;
+        let Block { device_pointer, host_pointer, .. } = allocation.block;
         let part = Part::shared(allocation, stream.clone());
-        if !address.is_multiple_of(align_of::<T>()) {
-            return Err(Error::Misaligned { call, what: "address", value: address, multiple: align_of::<T>() });
-        }
+        check_aligned::<T>(call, device_pointer + offset as u64, host_pointer.wrapping_add(offset))?;
         Ok(Buffer::from_hold(Hold::Part(part), offset, size / size_of::<T>()))
     }
 }

@@ -233,7 +233,7 @@ impl<H> Transfer<H> {
         }
         let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
         self.waker = Some(wake.clone());
-        self.stream.launch_host_function(move || {
+        self.stream.launch_prompt_function(move || {
             let waker = {
                 let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
                 wake.passed = true;

@@ -4,7 +4,7 @@ use super::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
 use crate::Uuid;
 
 /// Why bytes are no descriptor, or one that a call does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
     /// There are too few bytes.

@@ -227,16 +227,31 @@ impl Imported {
 
     /// Ends one use of memory of cuMemAlloc, when the stream's work is done: closing is not in stream order.
     fn release_device_memory(&self, key: &DeviceKey, stream: &Stream) -> Result<()> {
-        let (cuda, current) = (self.context.driver().raw(), stream.finish().and_then(|()| self.context.bind()));
-        // Whatever fails, the use ends.
-        DEVICE_MEMORY.release(key, |(pointer, _), last| {
-            current.as_ref().map_err(Error::clone)?;
-            match last {
-                // SAFETY: opened once and closed once: the count says so. Each user has waited for its work.
-                true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
-                false => Ok(()),
-            }
+        let mut used = DeviceUse(Some(*key));
+        let close = move |cuda: &cuda_sys::Driver| used.end(Some(cuda));
+        self.context.free_by_waiting("closing memory of another process", Some(stream), close)
+    }
+}
+
+/// One use of memory of cuMemAlloc. Whatever fails, it ends.
+struct DeviceUse(Option<DeviceKey>);
+
+impl DeviceUse {
+    /// Ends the use, and closes the memory if it was the last and the driver may be called.
+    fn end(&mut self, cuda: Option<&cuda_sys::Driver>) -> Result<()> {
+        let Some(key) = self.0.take() else { return Ok(()) };
+        DEVICE_MEMORY.release(&key, |(pointer, _), last| match cuda {
+            // SAFETY: opened once and closed once: the count says so. Each user's work is done.
+            Some(cuda) if last => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+            _ => Ok(()),
         })
+    }
+}
+
+impl Drop for DeviceUse {
+    fn drop(&mut self) {
+        let ended = self.end(None);
+        debug_assert!(ended.is_ok());
     }
 }
 

@@ -7,7 +7,7 @@ use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
 use crate::{Context, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
 /// The alignment that the driver gives by itself, in bytes.
@@ -55,7 +55,7 @@ impl DeviceMemory {
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where
-        T: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
     {
         const CALL: &str = "DeviceMemory::import_buffer";
         let context = &self.inner.context;
@@ -80,6 +80,7 @@ unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        self.context.free_deferred();
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable and the context is current.
@@ -89,11 +90,9 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The free is not in stream order.
-        stream.synchronize()?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting("freeing device memory", Some(stream), free)
     }
 
     fn context(&self) -> &Context {

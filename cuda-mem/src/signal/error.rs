@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Why a wait ended without what it waited for, or a ring cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
     /// Time was up.

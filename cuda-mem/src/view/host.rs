@@ -4,7 +4,7 @@ use super::{StridedLayout, StridedView, ViewError, memory::Memory};
 use crate::borrowed::{Borrowed, check_read};
 use crate::buffer::Exclusive;
 use crate::{Element, Result};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -43,7 +43,7 @@ impl StridedView<'_, Exclusive> {
     /// # Errors
     ///
     /// As [`read`](Self::read); or the view is read-only, or elements share memory.
-    pub fn write<T: Element + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
+    pub fn write<T: Element + NoUninit + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
         let (first, range) = self.fetch::<T>(CALL)?;

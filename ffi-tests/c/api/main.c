@@ -7,6 +7,7 @@ static const struct {
     void (*run)(void);
 } CASES[] = {
     {"library", case_library},   {"devices", case_devices},     {"streams", case_streams},
+    {"callbacks", case_callbacks}, {"waits", case_waits},
     {"foreign", case_foreign},   {"mapped", case_mapped},       {"resources", case_resources},
     {"pools", case_pools},       {"out_of_memory", case_out_of_memory},
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},

@@ -97,9 +97,17 @@ pub fn run(bytes: &[u8]) -> Tally {
     load();
     let mut calls =
         Calls { bytes, handles: Vec::new(), memory: vec![0x5a; ROOM].into_boxed_slice(), tally: Tally::default() };
+    let trace = std::env::var_os("C_CALLS_TRACE").is_some();
     calls.begin();
-    while !calls.bytes.is_empty() {
+    while let Some(choice) = calls.bytes.first() {
+        if trace {
+            let done = bytes.len() - calls.bytes.len();
+            eprintln!("byte {done}: step {}, {:x?}", choice % 18, &calls.bytes[..calls.bytes.len().min(24)]);
+        }
         calls.step();
+    }
+    if trace {
+        eprintln!("destroying {} handles", calls.handles.len());
     }
     calls.end();
     calls.tally
@@ -436,10 +444,15 @@ impl Calls<'_> {
         }
     }
 
+    /// A short time, or what is none.
+    fn seconds(&mut self) -> f64 {
+        [0.0, 1e-6, 1e-3, 1e-3, -1.0, f64::NAN][usize::from(self.byte() % 6)]
+    }
+
     fn work(&mut self) {
         let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
         let event = self.event();
-        let status = match self.byte() % 13 {
+        let status = match self.byte() % 15 {
             0 => cudamem_buffer_set_stream(buffer, stream),
             1 => cudamem_buffer_record_use(buffer, stream),
             2 => cudamem_buffer_synchronize(buffer),
@@ -452,6 +465,8 @@ impl Calls<'_> {
             9 => cudamem_pool_release_unused(pool),
             10 => cudamem_pool_reserve(pool, self.size() % (1 << 24)),
             11 => cudamem_buffer_drop(buffer),
+            12 => cudamem_stream_synchronize_for(stream, self.seconds()),
+            13 => cudamem_event_synchronize_for(event, self.seconds()),
             _ => cudamem_resource_trim_driver_pool(pool, self.size()),
         };
         self.count(status);

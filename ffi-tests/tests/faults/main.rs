@@ -183,7 +183,7 @@ fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
     rings_under_way(&driver)?;
     let (mut injected, mut failed) = (0, 0);
     for call in ["cuEventQuery", "cuEventSynchronize", "cuEventRecord", "cuEventCreate", "cuStreamWaitEvent"] {
-        for number in 1..=8 {
+        for number in 1..=16 {
             softgpu::faults([Fault::call(call, number, CUresult::CUDA_ERROR_UNKNOWN)]);
             let outcome = rings_under_way(&driver);
             injected += softgpu::injected();

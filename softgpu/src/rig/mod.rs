@@ -175,7 +175,7 @@ pub(crate) fn vkgdr_fault(name: &'static str) -> Option<CUresult> {
 fn fail_context(code: CUresult) {
     let Ok(global) = Global::get() else { return };
     let top = with_stack(global, |contexts| contexts.last().cloned());
-    if let Ok(Some(context)) = top {
+    if let Some(context) = top {
         context.fail(code);
     }
 }
@@ -185,7 +185,7 @@ fn sticky(name: &str) -> Option<CUresult> {
     if !is_sticky() || !is_context_work(name) {
         return None;
     }
-    let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned()).ok()??;
+    let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned())?;
     // What has ended answers with that instead.
     top.failure().filter(|_| top.is_alive())
 }

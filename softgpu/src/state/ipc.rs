@@ -151,7 +151,7 @@ pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
     global.memory.remove(base, |_| true);
     drop(opened);
     if let Some(context) = &block.context {
-        context.synchronize();
+        context.finish();
     }
     Ok(())
 }

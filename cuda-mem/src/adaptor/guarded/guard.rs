@@ -7,9 +7,11 @@ use super::quarantine::Quarantine;
 use super::zones::Zones;
 use crate::adaptor::current_name;
 use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
+use crate::callback::or_undo;
 use crate::context::Liveness;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
+use core::cell::RefCell;
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -305,12 +307,12 @@ unsafe impl MemoryResource for Guard {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let _relaxed = self.relaxed()?;
         // Before the free: after it, the address may be another thread's block.
-        let mut record = self.take(block)?;
-        let retired = self.retire(&mut record, stream);
-        if retired.is_err() {
-            record.refused = true;
+        let record = RefCell::new(self.take(block)?);
+        let undo = || {
+            let record = Record { refused: true, ..record.borrow().clone() };
             self.state().live.insert(block.device_pointer, record);
-        }
+        };
+        let retired = or_undo(|| self.retire(&mut record.borrow_mut(), stream), undo);
         self.let_go(false);
         retired
     }

@@ -6,7 +6,7 @@ use crate::error::call;
 use crate::ipc::{Imports, PoolExport, memory};
 use crate::resource::{Accessibility, Block, Kind, ResourceHandle};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::ptr;
 use cuda_sys::{
     CUmemAccess_flags, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType, CUmemPoolPtrExportData,
@@ -234,7 +234,7 @@ impl<K: Kind> DriverPool<K> {
     #[doc(alias = "cuMemPoolImportPointer")]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
     where
-        T: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
     {
         const CALL: &str = "DriverPool::import_buffer";
         let inner = &self.inner;

@@ -249,7 +249,12 @@ impl Inner {
         let alignment = self.alignment.max(alignment);
         // The granularity is the driver's own alignment, and its word for that is 0.
         let alignment = if alignment > self.granularity { alignment } else { 0 };
-        Ok(Mapping::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?))
+        let reservation = Reservation::new(call, &self.context, size, alignment, self.address_hint)?;
+        let value = reservation.base() as usize;
+        if !value.is_multiple_of(alignment.max(1)) {
+            return Err(Error::Misaligned { call, what: "the reserved address", value, multiple: alignment });
+        }
+        Ok(Mapping::new(reservation))
     }
 
     /// Maps chunks side by side, which are `size` bytes together.
@@ -266,8 +271,14 @@ impl Inner {
 
     /// Remembers a mapping as the one behind its block.
     fn keep(&self, mapping: Mapping) -> Block {
+        let block = self.block_of(&mapping);
+        self.mappings().insert(mapping.base(), mapping);
+        block
+    }
+
+    /// The block that a mapping is behind.
+    fn block_of(&self, mapping: &Mapping) -> Block {
         let (base, size) = (mapping.base(), mapping.mapped());
-        self.mappings().insert(base, mapping);
         if self.accessibility.host {
             return Block::unified(ptr::with_exposed_provenance_mut(base as usize), size);
         }

@@ -6,7 +6,7 @@ use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRI
 use crate::ipc::{VirtualDescriptor, VirtualExport};
 use crate::resource::{Block, Kind, ResourceHandle, check_not_capturing};
 use crate::{Error, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::CUdeviceptr;
 use std::os::fd::OwnedFd;
 
@@ -41,7 +41,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// an exclusive part of its memory is left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are
     /// too many open files; the driver refuses.
     #[doc(alias = "cuMemExportToShareableHandle")]
-    pub fn export<T: AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
+    pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
         let refusal = |value: String, rule| Error::InvalidArgument {
             call: "VirtualMemory::export",
             argument: "buffer",
@@ -81,7 +81,11 @@ impl<K: Kind> VirtualMemory<K> {
     /// missing or are something else; the part does not hold whole elements, aligned; the stream captures, or is of
     /// another device; the driver refuses.
     #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
-    pub fn import<T: AnyBitPattern>(&self, export: VirtualExport, stream: &Stream) -> Result<SharedBuffer<T, K>> {
+    pub fn import<T: NoUninit + AnyBitPattern>(
+        &self,
+        export: VirtualExport,
+        stream: &Stream,
+    ) -> Result<SharedBuffer<T, K>> {
         const CALL: &str = "VirtualMemory::import";
         let (files, descriptor) = export.into_parts();
         let head = *descriptor.descriptor();
