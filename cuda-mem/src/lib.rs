@@ -51,6 +51,7 @@
 
 pub mod adaptor;
 mod beside_captures;
+mod borrowed;
 pub mod buffer;
 mod callback;
 mod compare;

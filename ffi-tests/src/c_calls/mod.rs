@@ -1,6 +1,7 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod captures;
 mod copies;
 mod frames;
 mod sharing;
@@ -280,7 +281,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 19 {
+        match self.byte() % 20 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -294,6 +295,7 @@ impl Calls<'_> {
             13 => self.share(),
             14..=16 => self.view_step(),
             17 => self.frames(),
+            18 => self.capture_calls(),
             _ => {
                 let wanted = u64::from(self.byte() % 26);
                 let handle = self.handle(wanted);

@@ -182,14 +182,17 @@ pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 6
 }
 
 /// Maps a block of an imported pool. A block that is mapped already has the address that it has: nothing counts how
-/// often, as in the driver. One of the host is not mapped again.
+/// often, as in the driver. One of the host is not mapped again. A mapping of another size is of a block that was at the
+/// same place before.
 pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8; 64]) -> Result<u64> {
     let ticket = Ticket::read(bytes, Purpose::PoolMemory)?;
     let shared = pool.shared().filter(|shared| shared.imported && shared.number == ticket.file).ok_or(INVALID)?;
     let mut mapped = lock(&shared.mapped);
     if let Some(base) = mapped.get(&ticket.offset) {
-        let block = global.memory.at(*base);
-        if block.is_some_and(|block| block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))) {
+        let is_it = |block: &Arc<Allocation>| {
+            block.size as u64 == ticket.size && block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))
+        };
+        if global.memory.at(*base).is_some_and(|block| is_it(&block)) {
             return if pool.is_host() { Err(CUresult::CUDA_ERROR_ALREADY_MAPPED) } else { Ok(base + ticket.within) };
         }
     }

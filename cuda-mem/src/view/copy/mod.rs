@@ -155,6 +155,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     if waits {
         stream.check_not_capturing(call)?;
     }
+    let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
         stream.follow_for_work(home)?;
     }
