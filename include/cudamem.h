@@ -2533,7 +2533,8 @@ cudamem_status cudamem_buffer_get_capacity(cudamem_buffer buffer,
 
 /**
  * Registers size bytes of the program's memory at pointer, and uses them as a buffer. They must stay allocated, and be used through
- * the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done;
+ * the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done,
+ * or which happens later, on any thread, if queued work waits for the CPU then;
  * where release is NULL, until that end. Pages are locked, one by one: some 0.1 ms for each MiB. flags is CUDAMEM_REGISTER_...
  * combined by |. After a failure release is not called.
  *
