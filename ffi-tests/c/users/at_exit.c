@@ -11,7 +11,7 @@
 static cudamem_context context;
 static cudamem_stream stream;
 static cudamem_resource pool;
-static cudamem_buffer buffers[3];
+static cudamem_buffer buffers[2], of_thread;
 static pthread_key_t key;
 
 #define NEEDED(call) needed((call), #call)
@@ -58,8 +58,11 @@ static void end_of_thread(void *user)
 
 static void *thread(void *user)
 {
+    (void)user;
     refused();
-    pthread_setspecific(key, user);
+    NEEDED(cudamem_buffer_allocate(pool, 64, stream, &of_thread));
+    use(of_thread);
+    pthread_setspecific(key, &of_thread);
     return NULL;
 }
 
@@ -86,7 +89,7 @@ __attribute__((destructor)) static void last(void)
     NEEDED(cudamem_stream_destroy(stream));
     NEEDED(cudamem_context_destroy(context));
     refused();
-    if (buffers[2].id != 0) {
+    if (of_thread.id != 0) {
         _exit(6);
     }
 }
@@ -102,12 +105,12 @@ int main(void)
     NEEDED(cudamem_resource_create_device(context, &device));
     NEEDED(cudamem_pool_create(device, NULL, &pool));
     NEEDED(cudamem_resource_destroy(device));
-    for (int index = 0; index < 3; index++) {
+    for (int index = 0; index < 2; index++) {
         NEEDED(cudamem_buffer_allocate(pool, 64, stream, &buffers[index]));
     }
     pthread_key_create(&key, end_of_thread);
     pthread_t other;
-    pthread_create(&other, NULL, thread, &buffers[2]);
+    pthread_create(&other, NULL, thread, NULL);
     pthread_join(other, NULL);
     atexit(at_exit);
     return 0;
