@@ -38,11 +38,14 @@ pub(crate) struct Kernels {
     pub wanted: AtomicBool,
 }
 
+/// A call that frees.
+type Free = Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>;
+
 /// A free that was put off. It holds nothing of its context, which would never end.
 pub(crate) struct Deferred {
     doing: &'static str,
     /// Tried again where a capture forbids it.
-    free: Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>,
+    free: Free,
     drop_errors: Arc<DropErrors>,
 }
 
