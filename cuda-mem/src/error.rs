@@ -304,6 +304,7 @@ cuda_sys::debug_as_display!(
     ArrowError,
     DlpackError,
     ChannelError,
+    FrameError,
     SignalError,
     ViewError,
     crate::DropError,

@@ -145,10 +145,20 @@ impl Allocation {
         }
         match &self.origin {
             Origin::Resource(resource) => {
-                if self.unposted.load(Ordering::Relaxed) {
-                    self.post_leftovers(resource)?;
+                let unposted = self.unposted.load(Ordering::Relaxed);
+                if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
+                    // SAFETY: as in `free`.
+                    unsafe { resource.deallocate(self.block, &self.home) }?;
+                } else {
+                    // The resource may be the caller's own.
+                    let freed = call_back(|| {
+                        if unposted {
+                            self.post_leftovers(resource)?;
+                        }
+                        self.free(resource)
+                    });
+                    freed.unwrap_or_else(|panic| Err(panic.of("a resource")))?;
                 }
-                self.free(resource)?;
             }
             // There is no memory that work could use.
             Origin::Foreign(_) if self.block.size == 0 => {}
@@ -222,9 +232,7 @@ impl Drop for Allocation {
         if inside_host_function() {
             return drop_later(self.take());
         }
-        // A resource may be the caller's own.
-        let ended = call_back(|| self.end()).unwrap_or_else(|panic| Err(panic.of("a resource")));
-        let Err(error) = ended else { return };
+        let Err(error) = self.end() else { return };
         if error.is_teardown() {
             return;
         }

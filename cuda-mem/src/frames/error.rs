@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Why there is no frame, or why a frame is of no use.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
     /// No slot is left that device work could give back: waiting would never end.
