@@ -250,6 +250,16 @@ pub unsafe fn text<'call>(argument: &'static str, text: *const c_char) -> Outcom
     text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it has to be UTF-8"))
 }
 
+/// A name that the program gives.
+///
+/// # Safety
+///
+/// As [`text`].
+pub unsafe fn name<'call>(name: *const c_char) -> Outcome<&'call str> {
+    // SAFETY: this function's contract.
+    unsafe { text("name", name) }?.ok_or_else(|| invalid("name", "NULL", "it is a text"))
+}
+
 /// A range of bytes, as every function takes it: an offset and a size, where CUDAMEM_WHOLE_SIZE is all from there on.
 pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Range<usize>> {
     let size = if size == usize::MAX { length.saturating_sub(offset) } else { size };

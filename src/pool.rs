@@ -6,7 +6,7 @@
 //!
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
 use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
@@ -351,8 +351,7 @@ pub unsafe extern "C" fn cudamem_pool_set_name(
 ) -> cudamem_status {
     run("cudamem_pool_set_name", || {
         // SAFETY: the header's rule for texts.
-        let name = unsafe { text("name", name) }?;
-        let name = name.ok_or_else(|| invalid("name", "NULL", "it is a text"))?;
+        let name = unsafe { call::name(name) }?;
         if self::pool(pool)?.set_name(device_pointer, name) {
             return Ok(());
         }

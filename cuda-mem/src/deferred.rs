@@ -103,12 +103,12 @@ impl Context {
         home.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
         let elsewhere = home.filter(|home| home.context() != self);
         // The list's frees come after all work of this context only.
-        elsewhere.map_or(Ok(()), Stream::synchronize)?;
+        elsewhere.map_or(Ok(()), Stream::drain)?;
         let Some(wait) = self.try_quiet() else {
             self.put_off(doing, free);
             return Ok(());
         };
-        let worked = home.map_or(Ok(()), Stream::synchronize);
+        let worked = home.map_or(Ok(()), Stream::drain);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop(wait);
         self.free_deferred();

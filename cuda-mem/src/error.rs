@@ -3,6 +3,7 @@
 use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::descriptor::DescriptorError;
+use crate::frames::FrameError;
 use crate::interchange::TensorError;
 use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::arrow::ArrowError;
@@ -172,6 +173,11 @@ pub enum Error {
     /// A wait ended without what it waited for, or a ring cannot go on.
     #[error(transparent)]
     Signal(Box<SignalError>),
+
+    /// There is no frame, or a frame is of no use.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+
     /// What is named is no type of elements.
     #[error(transparent)]
     DataType(#[from] DataTypeError),

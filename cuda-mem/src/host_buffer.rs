@@ -2,7 +2,7 @@
 
 use crate::borrowed::{check_read, check_write};
 use crate::buffer::{Refused, TransferDestination, TransferSource};
-use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any};
+use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any, no_slices};
 use crate::{Buffer, Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, Zeroable};
 use core::fmt;
@@ -193,6 +193,9 @@ impl<T> HostBuffer<T> {
     }
 
     fn take<K: Kind>(memory: Buffer<T, K>) -> Result<Self, Box<Refused<Buffer<T, K>>>> {
+        if memory.accessibility().processes {
+            return Err(Refused::new(memory, no_slices("HostBuffer")));
+        }
         if !memory.is_coherent() {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",

@@ -120,7 +120,7 @@ pub(crate) fn report_after(
 ) {
     let report = MisuseReport { misuse, call, other, address, block };
     if PRINT.load(Ordering::Relaxed) == 2 {
-        let wanted = std::env::var_os("SOFTGPU_REPORT").is_some_and(|value| value == "1");
+        let wanted = cuda_sys::load::environment("SOFTGPU_REPORT").is_some_and(|value| value == "1");
         PRINT.store(u8::from(wanted), Ordering::Relaxed);
     }
     if PRINT.load(Ordering::Relaxed) == 1 {

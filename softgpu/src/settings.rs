@@ -104,7 +104,9 @@ impl Settings {
     ///
     /// A variable's value is not a number, or out of range, or names a function that there is not.
     pub fn from_environment() -> Result<Self, SettingsError> {
-        Self::from_variables(&mut |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Self::from_variables(&mut |name| {
+            cuda_sys::load::environment(name).map(|value| value.to_string_lossy().into_owned())
+        })
     }
 
     fn from_variables(get: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {

@@ -2,7 +2,7 @@
 
 use super::{Adapt, Before, handle};
 use crate::callback::or_undo;
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -152,7 +152,7 @@ unsafe impl Adapt for Shifting {
         unsafe { upstream.abandon(whole.unwrap_or(block)) };
     }
 
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<BlockExport> {
         if self.with(|moved| moved.contains_key(&block.device_pointer)) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",

@@ -2,7 +2,7 @@
 
 use super::handle;
 use crate::callback::or_undo;
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
@@ -125,6 +125,7 @@ unsafe impl MemoryResource for Pair {
             device: first.device && second.device,
             host: first.host && second.host,
             managed: first.managed && second.managed,
+            processes: first.processes || second.processes,
         }
     }
 
@@ -140,7 +141,7 @@ unsafe impl MemoryResource for Pair {
         self.giver(block).is_coherent(block)
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         self.giver(block).export(block)
     }
 

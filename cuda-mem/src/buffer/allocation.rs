@@ -4,7 +4,7 @@ use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
 use crate::later::{drop_later, inside_host_function};
-use crate::resource::{Accessibility, Block, SharedResource};
+use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -19,6 +19,9 @@ pub(super) struct Allocation {
     pub exposed: AtomicU64,
     /// How many bytes are in exclusive parts, where the memory is divided.
     exclusive: AtomicUsize,
+    /// Other processes may reach the memory at any time: the CPU gets no slices of it. Said where the compiler knows that the
+    /// CPU addresses the memory; of other memory there are none.
+    processes: AtomicBool,
     /// Freed already, or handed out.
     ended: bool,
     /// A flush failed: there may be writes of the CPU that no device has seen.
@@ -52,6 +55,7 @@ impl Allocation {
             home,
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
+            processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicBool::new(false),
         }
@@ -76,6 +80,19 @@ impl Allocation {
         }
     }
 
+    /// Says that the compiler knows from here on that the CPU addresses the memory.
+    pub fn note_host_kind(&self) {
+        if self.accessibility().processes {
+            self.processes.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether slices of the memory may be given, which nobody else writes.
+    #[inline]
+    pub fn check_slices(&self, call: &'static str) -> Result<()> {
+        if self.processes.load(Ordering::Relaxed) { Err(no_slices(call)) } else { Ok(()) }
+    }
+
     /// Posts the CPU's writes of a range that lies within, in bytes.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
@@ -90,7 +107,7 @@ impl Allocation {
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
         }
         match &self.origin {
             Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
@@ -103,7 +120,7 @@ impl Allocation {
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
             // SAFETY: all parts are gone, and with them what borrowed the memory.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
@@ -195,6 +212,7 @@ impl Allocation {
             exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
             ended: core::mem::replace(&mut self.ended, true),
             unposted: AtomicBool::new(*self.unposted.get_mut()),
+            processes: AtomicBool::new(*self.processes.get_mut()),
         }
     }
 }

@@ -202,19 +202,19 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// Does work on the home stream.
-    pub(super) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+    pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
         let begun = work(self.stream());
         self.mark_busy();
         begun
     }
 
     /// The device's address of an element.
-    pub(super) fn address(&self, element: usize) -> CUdeviceptr {
+    pub(crate) fn address(&self, element: usize) -> CUdeviceptr {
         self.device_pointer() + (element * size_of::<T>()) as CUdeviceptr
     }
 
     #[inline]
-    pub(super) fn span(&self, call: &'static str, offset: usize, count: usize) -> Result<Range<usize>> {
+    pub(crate) fn span(&self, call: &'static str, offset: usize, count: usize) -> Result<Range<usize>> {
         span_elements(call, offset, count, self.length, size_of::<T>())
     }
 

@@ -15,13 +15,15 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed.
+    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed; the memory
+    /// is a shareable pool's, which other processes may write at any time.
     pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T, K>>
     where
         T: AnyBitPattern,
     {
-        let range = self.resolve("Buffer::read", range)?;
-        self.fetch(&range)?;
+        const CALL: &str = "Buffer::read";
+        let range = self.resolve(CALL, range)?;
+        self.fetch(CALL, &range)?;
         self.check_read(&range);
         Ok(HostRead { buffer: self, range })
     }
@@ -36,14 +38,16 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     where
         T: AnyBitPattern,
     {
-        let range = self.resolve("Buffer::write", range)?;
-        self.fetch(&range)?;
+        const CALL: &str = "Buffer::write";
+        let range = self.resolve(CALL, range)?;
+        self.fetch(CALL, &range)?;
         let (start, count) = self.slice_parts(&range);
         let borrowed = Borrowed::to_write(start, count * size_of::<T>());
         Ok(HostWrite { buffer: self, range, borrowed })
     }
 
-    fn fetch(&self, range: &Range<usize>) -> Result<()> {
+    fn fetch(&self, call: &'static str, range: &Range<usize>) -> Result<()> {
+        self.hold.allocation().check_slices(call)?;
         self.settle()?;
         match self.resource() {
             Some(resource) if !range.is_empty() => {

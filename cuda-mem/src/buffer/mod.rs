@@ -52,6 +52,7 @@ pub(crate) use foreign::Claim;
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
+pub(crate) use share::has_own_handle;
 pub use transfer::{Transfer, TransferDestination, TransferSource};
 pub(crate) use viewed::Viewed;
 use work::Work;
@@ -237,6 +238,9 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     fn whole(allocation: Allocation, length: usize) -> Self {
+        if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
+            allocation.note_host_kind();
+        }
         Self::from_hold(Hold::Whole(allocation), 0, length)
     }
 
@@ -386,6 +390,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub fn try_into_kind<L: Kind>(self) -> Result<Buffer<T, L, A>, Box<Refused<Self>>> {
         let accessibility = self.accessibility();
         if L::ACCESSIBILITY.is_none_or(|wanted| accessibility.covers(wanted)) {
+            self.hold.allocation().note_host_kind();
             return Ok(Buffer::from_hold(self.hold, self.offset, self.length));
         }
         Err(Refused::new(

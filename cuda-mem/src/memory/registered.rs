@@ -37,9 +37,11 @@ pub unsafe trait HostOwner: Send + 'static {
     /// The number of elements.
     fn length(&self) -> usize;
 
-    /// Whether the memory may be gone as soon as the registration was dropped, whatever becomes of this value.
-    #[doc(hidden)]
-    const BORROWED: bool = false;
+    /// Whether the memory may be gone as soon as the registration and its buffer were dropped, whatever becomes of this value.
+    /// Their drops then wait where they are otherwise put off, while queued work waits for the CPU.
+    fn is_borrowed(&self) -> bool {
+        false
+    }
 }
 
 // SAFETY: a vector that nobody changes keeps its elements where they are.
@@ -95,7 +97,6 @@ impl<T: Pod> BorrowedHostMemory<T> {
 // SAFETY: the contract of `BorrowedHostMemory::new`.
 unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
     type Element = T;
-    const BORROWED: bool = true;
 
     fn as_mut_ptr(&mut self) -> *mut T {
         self.start.as_ptr()
@@ -103,6 +104,10 @@ unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
 
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 }
 
@@ -166,6 +171,8 @@ pub struct RegisteredMemory<O: HostOwner> {
 struct Inner<O: HostOwner> {
     context: Context,
     options: RegisterOptions,
+    /// Whether the owner only borrows the memory.
+    borrowed: bool,
     state: Mutex<State<O>>,
 }
 
@@ -217,9 +224,10 @@ impl<O: HostOwner> RegisteredMemory<O> {
         if let Err(error) = check_support(context, options) {
             return Err(Refused::new(owner, error));
         }
+        let borrowed = owner.is_borrowed();
         let (owner, block) = (Some(owner), Block::EMPTY);
         let state = Mutex::new(State { owner, block, lent: false, unfinished: None, was_untyped: false });
-        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, state }) };
+        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, borrowed, state }) };
         match memory.inner.register() {
             Ok(()) => Ok(memory),
             Err(error) => {
@@ -356,7 +364,7 @@ impl<O: HostOwner> Inner<O> {
             let unregister = || {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                state.unfinished.as_ref().map_or(Ok(()), Stream::synchronize)?;
+                state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
                 // SAFETY: registered by us, no buffer has it, and what used it is done.
                 unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
@@ -372,7 +380,7 @@ impl<O: HostOwner> Inner<O> {
 impl<O: HostOwner> Drop for Inner<O> {
     fn drop(&mut self) {
         const DOING: &str = "ending a registration of host memory";
-        if O::BORROWED || self.context.liveness() != Liveness::Alive {
+        if self.borrowed || self.context.liveness() != Liveness::Alive {
             if let Err(error) = self.unregister() {
                 core::mem::forget(self.state().owner.take());
                 self.context.drop_errors().push(DOING, error);
@@ -421,10 +429,10 @@ unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         // The owner has the memory back when it is no longer registered. Borrowed memory may be gone when this returns.
-        let waits_for_cpu = !O::BORROWED && self.context.waits_for_cpu();
+        let waits_for_cpu = !self.borrowed && self.context.waits_for_cpu();
         let unfinished = waits_for_cpu.then(|| stream.clone());
         if unfinished.is_none() {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let mut state = self.state();
         state.lent = false;

@@ -226,7 +226,7 @@ impl Core {
         let mut stream = stream;
         if stream.raw() == CU_STREAM_PER_THREAD {
             // The work of a context that has ended has ended.
-            stream.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+            stream.drain().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
             stream = &self.own;
         }
         let mut state = self.state();

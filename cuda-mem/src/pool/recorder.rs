@@ -60,7 +60,7 @@ pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error>
                 rule: "memory that was freed on it stays until the context ends; end pools outside of captures",
             });
         }
-        stream.synchronize()
+        stream.drain()
     })
 }
 

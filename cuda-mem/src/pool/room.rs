@@ -242,7 +242,7 @@ impl Core {
 
     /// Lets go of a stream, whose work is waited for.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
-        stream.synchronize()?;
+        stream.drain()?;
         self.take_fronts_back()
     }
 
@@ -300,7 +300,7 @@ impl Core {
 /// Allocates a region that every stream may use at once.
 fn allocate_region(upstream: &SharedResource, size: usize, alignment: usize, own: &Stream) -> Result<Block> {
     let block = upstream.allocate(size, alignment, own)?;
-    match own.synchronize() {
+    match own.drain() {
         Ok(()) => Ok(block),
         Err(error) => {
             // SAFETY: just allocated, and used by nobody.

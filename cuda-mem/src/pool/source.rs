@@ -50,7 +50,7 @@ impl Source {
     /// Allocates a region that every stream may use at once.
     pub fn allocate(&self, size: usize) -> Result<Block> {
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
-        match self.own.synchronize() {
+        match self.own.drain() {
             Ok(()) => Ok(block),
             Err(error) => self.free(block).and(Err(error)),
         }

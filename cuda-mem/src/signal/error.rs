@@ -41,4 +41,32 @@ pub enum SignalError {
         /// How many items the ring holds.
         capacity: u32,
     },
+
+    /// A flag or counter ended while a stream waited for it. The library let the stream go on; this error goes to the
+    /// stream's next wait or access.
+    #[error(
+        "{name} was dropped while stream {stream:#x} waited for it to be {comparison} {wanted:#x} (it was {value:#x}): the \
+         work behind the wait ran without its condition; write the value before the signal ends, or keep the signal"
+    )]
+    Abandoned {
+        /// The signal: its kind and its name.
+        name: Box<str>,
+        /// The driver's handle of the stream, as a number.
+        stream: usize,
+        /// How the word was compared.
+        comparison: &'static str,
+        /// With what.
+        wanted: u64,
+        /// What the word was when the signal ended.
+        value: u64,
+    },
+
+    /// The signal was closed: nobody writes it any more.
+    #[error("{call}: {name} is closed: nobody writes it any more")]
+    Closed {
+        /// The function.
+        call: &'static str,
+        /// The signal: its kind and its name.
+        name: Box<str>,
+    },
 }

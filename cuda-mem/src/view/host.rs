@@ -3,6 +3,7 @@
 use super::{StridedLayout, StridedView, ViewError, memory::Memory};
 use crate::borrowed::{Borrowed, check_read};
 use crate::buffer::Exclusive;
+use crate::resource::no_slices;
 use crate::{Element, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -16,7 +17,8 @@ impl StridedView<'_, Exclusive> {
     ///
     /// # Errors
     ///
-    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed.
+    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed; other processes
+    /// may write the memory at any time.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -73,6 +75,9 @@ impl StridedView<'_, Exclusive> {
         }
         // The view was checked: all lies within the memory.
         let range = *bounds.start() as usize * size_of::<T>()..(*bounds.end() + 1) as usize * size_of::<T>();
+        if self.memory.accessibility().processes {
+            return Err(no_slices(call));
+        }
         self.memory.fetch(range.start, range.len())?;
         Ok((first, range))
     }

@@ -102,7 +102,7 @@ impl Guard {
     fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
             // Work of the memory's former user may come before in the stream.
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let (bytes, zones) = (self.bytes(record), &record.zones);
         bytes.fill(zones.before(), RED_ZONE, stream)?;
@@ -138,7 +138,7 @@ impl Guard {
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
         let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         if !record.reported
             && let Some(damage) = self.look(record, Phase::Returned, stream)?

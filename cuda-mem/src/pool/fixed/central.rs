@@ -198,7 +198,7 @@ impl Core {
     pub fn free(&self, block: Block, stream: &Stream) -> Result<()> {
         let per_thread = stream.raw() == CU_STREAM_PER_THREAD;
         if per_thread {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let mut state = self.state();
         let State { slots, clock, blocks, .. } = &mut *state;
