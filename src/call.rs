@@ -250,6 +250,16 @@ pub unsafe fn text<'call>(argument: &'static str, text: *const c_char) -> Outcom
     text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it has to be UTF-8"))
 }
 
+/// A name that the program gives.
+///
+/// # Safety
+///
+/// As [`text`].
+pub unsafe fn name<'call>(name: *const c_char) -> Outcome<&'call str> {
+    // SAFETY: this function's contract.
+    unsafe { text("name", name) }?.ok_or_else(|| invalid("name", "NULL", "it is a text"))
+}
+
 /// A range of bytes, as every function takes it: an offset and a size, where CUDAMEM_WHOLE_SIZE is all from there on.
 pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Range<usize>> {
     let size = if size == usize::MAX { length.saturating_sub(offset) } else { size };
@@ -296,8 +306,10 @@ fn panicked(call: &'static str, payload: Box<dyn Any + Send>) -> cudamem_status 
     let words =
         text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words");
     let words = format!("a defect of libcudamem: {words}");
-    // A payload may panic when it is dropped.
-    let _ = catch_unwind(AssertUnwindSafe(move || drop(payload)));
+    // A payload may panic when it is dropped, and so may what that panic carries: this is leaked.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        core::mem::forget(second);
+    }
     report(call, CUDAMEM_ERROR_PANIC, 0, &words)
 }
 
@@ -421,15 +433,17 @@ mod tests {
 
     #[test]
     fn a_panic_stops_at_the_boundary_even_one_whose_payload_panics() {
-        struct Bomb;
+        struct Bomb(u32);
         impl Drop for Bomb {
             fn drop(&mut self) {
-                panic!("again");
+                if self.0 > 0 {
+                    std::panic::panic_any(Self(self.0 - 1));
+                }
             }
         }
         assert_eq!(run("t", || panic!("words {}", 7)), CUDAMEM_ERROR_PANIC);
         assert_eq!(last(), "t: a defect of libcudamem: words 7");
-        assert_eq!(run("t", || std::panic::panic_any(Bomb)), CUDAMEM_ERROR_PANIC);
+        assert_eq!(run("t", || std::panic::panic_any(Bomb(2))), CUDAMEM_ERROR_PANIC);
     }
 
     #[repr(C)]

@@ -30,6 +30,7 @@ pub mod engine;
 pub mod engine_profile;
 pub mod engine_work;
 pub mod event;
+pub mod frames;
 pub mod graph;
 pub mod guard;
 pub mod handles;

@@ -6,7 +6,7 @@
 //!
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
 use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
@@ -19,7 +19,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use core::ops::Deref;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{Figure, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
+use cuda_mem::pool::{Figure, Flow, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
 use std::sync::Arc;
 
 /// A stream may have another's memory when an event that was recorded after the free has passed; and where the pool would
@@ -200,6 +200,25 @@ impl From<Figure> for cudamem_figure {
     }
 }
 
+/// What came and went over the life of a pool. How much there was at most is not known; a statistics resource before the pool
+/// knows (cudamem_resource_create_statistics).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_flow {
+    /// What there is now.
+    pub current: u64,
+    /// All that ever came.
+    pub total: u64,
+    /// All that ever went.
+    pub freed: u64,
+}
+
+impl From<Flow> for cudamem_flow {
+    fn from(Flow { current, total, freed, .. }: Flow) -> Self {
+        Self { current, total, freed }
+    }
+}
+
 /// What a pool has and does: bytes, unless it is called a count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -207,12 +226,12 @@ pub struct cudamem_pool_statistics {
     /// sizeof(cudamem_pool_statistics), set by the program.
     pub size: usize,
     /// What was asked for in the blocks that there are.
-    pub requested: cudamem_figure,
+    pub requested: cudamem_flow,
     /// The sizes of the blocks that there are.
-    pub allocated: cudamem_figure,
+    pub allocated: cudamem_flow,
     /// How many blocks there are: a count.
-    pub blocks: cudamem_figure,
-    /// What blocks use, and what is kept by threads or waits for work.
+    pub blocks: cudamem_flow,
+    /// What blocks use, and what threads keep.
     pub active: cudamem_figure,
     /// What is free in regions that hold blocks.
     pub inactive_split: cudamem_figure,
@@ -222,11 +241,12 @@ pub struct cudamem_pool_statistics {
     pub regions: cudamem_figure,
     /// What threads keep.
     pub in_fronts: u64,
-    /// Freed memory that waits for work.
+    /// Freed memory that waits for work, which is asked for these figures.
     pub pending: u64,
-    /// The largest free range.
+    /// The largest free range, where what threads keep is free too.
     pub largest_free: u64,
-    /// Which part of the free memory lies outside of the largest free range: 0 to 1.
+    /// Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
+    /// What threads keep is free. 0 to 1.
     pub fragmentation: f64,
     /// How many events were recorded: a count.
     pub events_recorded: u64,
@@ -331,8 +351,7 @@ pub unsafe extern "C" fn cudamem_pool_set_name(
 ) -> cudamem_status {
     run("cudamem_pool_set_name", || {
         // SAFETY: the header's rule for texts.
-        let name = unsafe { text("name", name) }?;
-        let name = name.ok_or_else(|| invalid("name", "NULL", "it is a text"))?;
+        let name = unsafe { call::name(name) }?;
         if self::pool(pool)?.set_name(device_pointer, name) {
             return Ok(());
         }

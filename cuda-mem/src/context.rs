@@ -6,6 +6,8 @@ use crate::deferred::ContextState;
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
+use crate::later::{check_outside, drop_later, inside_host_function};
+use crate::signal::armed;
 use crate::waiting::{self, Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
@@ -16,6 +18,7 @@ use core::sync::atomic::Ordering;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
 use once_cell::sync::OnceCell;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a kernel that is first needed waits for a quiet moment.
@@ -155,15 +158,17 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The context has been destroyed, or the driver has shut down.
+    /// The context has been destroyed, or the driver has shut down. The thread is in a host function.
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
+        check_outside()?;
         self.inner.bind()
     }
 
     /// An error if the context has ended: the driver crashes over what was made in it.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
+        check_outside()?;
         let code = match self.liveness() {
             Liveness::Alive => return Ok(()),
             Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
@@ -173,8 +178,8 @@ impl Context {
     }
 
     /// Waits for all work of the context. The driver holds the context's lock while it waits, and other threads' calls wait
-    /// behind that, so work that waits for the CPU, as host functions do, is waited for before: without the lock. Such work
-    /// that other threads queue without a pause is left to the driver.
+    /// behind that. So this first waits, without the lock, for a moment when no work waits for the CPU, as host functions
+    /// and waits for flags do. If there is no such moment in ten seconds, the driver waits for that work too.
     ///
     /// # Errors
     ///
@@ -182,7 +187,7 @@ impl Context {
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let wait = || {
-            let quiet = self.state().released.enter_after_pending(|| self.inner.works());
+            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
             let (cuda, _current) = (self.driver().raw(), self.bind()?);
             // SAFETY: the context is current.
             let done = unsafe { call!(cuda.cuCtxSynchronize()) };
@@ -296,9 +301,17 @@ impl Context {
         let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.works();
         let wait = || {
             loop {
-                match released.enter_after_pending(can_come) {
-                    None if can_come() => {}
-                    quiet => return quiet,
+                let quiet = released.enter_after_pending(can_come);
+                let armed = self.inner.armed();
+                if quiet.is_some() && !armed {
+                    return quiet;
+                }
+                drop(quiet);
+                if !can_come() {
+                    return None;
+                }
+                if armed {
+                    thread::sleep(Duration::from_millis(1));
                 }
             }
         };
@@ -327,7 +340,7 @@ impl Context {
 
     /// Whether queued work waits for the CPU now.
     pub(crate) fn waits_for_cpu(&self) -> bool {
-        self.state().released.is_pending()
+        self.state().released.is_pending() || self.inner.armed()
     }
 
     pub(crate) fn state(&self) -> &ContextState {
@@ -433,7 +446,14 @@ impl Inner {
 
     /// Lets a call that waits for all work of the context begin, if no queued work waits for the CPU.
     fn try_quiet(&self) -> Option<DeviceWait<'_>> {
-        self.state.released.enter()
+        // In this order: a stream that is armed later waits until the call is over.
+        let wait = self.state.released.enter()?;
+        if self.armed() { None } else { Some(wait) }
+    }
+
+    /// Whether a stream waits for a flag, counter or ring, which the CPU may have to write.
+    fn armed(&self) -> bool {
+        armed::armed_anywhere(self.device.driver(), (self.raw.addr(), self.id))
     }
 
     /// Does the frees that were put off. Whether there were any.
@@ -501,6 +521,16 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self {
+                device: self.device.clone(),
+                raw: self.raw,
+                id: self.id,
+                ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
+                drop_errors: self.drop_errors.clone(),
+                state: core::mem::take(&mut self.state),
+            });
+        }
         self.finish_deferred();
         let liveness = self.liveness();
         let driver = self.device.driver();
@@ -520,9 +550,7 @@ impl Drop for Inner {
             Ok(()) => {}
         }
         // What nobody took does not end unseen.
-        for error in self.drop_errors.take().errors {
-            driver.drop_errors().push(error.doing, error.error);
-        }
+        driver.drop_errors().inherit(&self.drop_errors);
     }
 }
 

@@ -38,11 +38,14 @@ pub(crate) struct Kernels {
     pub wanted: AtomicBool,
 }
 
+/// A call that frees.
+type Free = Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>;
+
 /// A free that was put off. It holds nothing of its context, which would never end.
 pub(crate) struct Deferred {
     doing: &'static str,
     /// Tried again where a capture forbids it.
-    free: Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>,
+    free: Free,
     drop_errors: Arc<DropErrors>,
 }
 
@@ -99,14 +102,16 @@ impl Context {
         home: Option<&Stream>,
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
+        // A wait for a stream that captures would end the capture.
+        home.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
         let elsewhere = home.filter(|home| home.context() != self);
         // The list's frees come after all work of this context only.
-        elsewhere.map_or(Ok(()), Stream::synchronize)?;
+        elsewhere.map_or(Ok(()), Stream::drain)?;
         let Some(wait) = self.try_quiet() else {
             self.put_off(doing, free);
             return Ok(());
         };
-        let worked = home.map_or(Ok(()), Stream::synchronize);
+        let worked = home.map_or(Ok(()), Stream::drain);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop(wait);
         self.free_deferred();

@@ -82,7 +82,7 @@ impl DriverBuilder {
         crate::error::note_loading();
         // The software GPU brings its own vkgdr, unless another was chosen.
         let own = (&*cuda.provider().library == "softgpu"
-            && std::env::var_os("CUDA_MEM_LIBVKGDR").is_none_or(|value| value.is_empty()))
+            && cuda_sys::load::environment("CUDA_MEM_LIBVKGDR").is_none())
         .then(|| PathBuf::from("softgpu"));
         let vkgdr_search = Search { path: self.vkgdr.or(own), linked: linked_vkgdr(), ..Vkgdr::SEARCH };
         let inner = Inner {

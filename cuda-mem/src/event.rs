@@ -3,6 +3,7 @@
 use crate::beside_captures::beside_captures;
 use crate::ends::Ended;
 use crate::error::call;
+use crate::later::{drop_later, inside_host_function};
 use crate::stream::done;
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
@@ -161,6 +162,9 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
         // SAFETY: ours; work that waits for it keeps what it needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };
     }

@@ -100,11 +100,13 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The stream captures, and the work was not given to it. The work, or earlier work, failed.
+    /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
+    /// what it was to wait for.
     pub(crate) fn complete_with(&self, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_not_capturing(call)?;
         let begun = work();
-        begun.and(self.complete())
+        begun.and(self.complete())?;
+        self.check_released()
     }
 
     /// Waits until all work given to the stream so far is complete. It returns only when that is known, whatever the

@@ -58,7 +58,7 @@ pub struct Attempt {
 }
 
 /// No library was found. The text lists every place with its reason, and says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LoadError {
     /// What was looked for.
     pub what: &'static str,
@@ -193,9 +193,9 @@ fn reason(error: &dyn Error, name: &str) -> String {
     text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }
 
-/// An environment variable that is set and not empty, unless the program runs with raised privileges: then its
-/// environment comes from somebody with fewer.
-fn environment(variable: &str) -> Option<OsString> {
+/// An environment variable that is set and not empty, unless the program runs with raised privileges (a set-user-id program,
+/// for one): then its environment comes from somebody with fewer. All crates of the project read their variables here.
+pub fn environment(variable: &str) -> Option<OsString> {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "main.c",
     "basics.c",
     "callbacks.c",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 16] = [
     "misuse.c",
     "kernels.c",
     "signals.c",
+    "frames.c",
     "adaptors.c",
     "sources.c",
     "copies.c",
@@ -27,7 +28,7 @@ const SOURCES: [&str; 16] = [
     "arrow.c",
 ];
 /// How many cases the sources have.
-const CASES: usize = 38;
+const CASES: usize = 40;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 37] = [
+const GROUPS: [&str; 38] = [
     "version",
     "status",
     "handles",
@@ -43,6 +43,7 @@ const GROUPS: [&str; 37] = [
     "signal",
     "counter",
     "ring",
+    "frames",
     "graph",
     "sharing",
     "channel",

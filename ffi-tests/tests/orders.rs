@@ -106,7 +106,10 @@ fn memory_whose_buffer_ends_in_a_capture_is_not_given_away_under_its_work() -> O
         }
         thread::sleep(2 * LATER);
         for buffer in &mut others {
-            assert!(buffer.read(..)?.iter().all(|byte| *byte == 0), "the former owner's work wrote to the next owner's memory");
+            assert!(
+                buffer.read(..)?.iter().all(|byte| *byte == 0),
+                "the former owner's work wrote to the next owner's memory"
+            );
         }
         letting_go.join().expect("it only waits");
         Ok(())

@@ -70,7 +70,7 @@ impl Default for Settings {
 }
 
 /// A setting that softgpu cannot serve.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("softgpu: {name} is {value}, but must be {want}")]
 pub struct SettingsError {
     /// The field, or the environment variable.
@@ -80,6 +80,8 @@ pub struct SettingsError {
     /// What it may be.
     pub want: &'static str,
 }
+
+cuda_sys::debug_as_display!(SettingsError);
 
 const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
@@ -102,7 +104,9 @@ impl Settings {
     ///
     /// A variable's value is not a number, or out of range, or names a function that there is not.
     pub fn from_environment() -> Result<Self, SettingsError> {
-        Self::from_variables(&mut |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Self::from_variables(&mut |name| {
+            cuda_sys::load::environment(name).map(|value| value.to_string_lossy().into_owned())
+        })
     }
 
     fn from_variables(get: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {

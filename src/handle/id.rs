@@ -27,10 +27,12 @@ pub enum Kind {
     Export = 21,
     Channel = 22,
     Listener = 23,
+    FrameRing = 24,
+    Frame = 25,
 }
 
 impl Kind {
-    const ALL: [Kind; 23] = [
+    const ALL: [Kind; 25] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -54,6 +56,8 @@ impl Kind {
         Kind::Export,
         Kind::Channel,
         Kind::Listener,
+        Kind::FrameRing,
+        Kind::Frame,
     ];
 
     /// How messages call it.
@@ -82,6 +86,8 @@ impl Kind {
             Kind::Export => "an export",
             Kind::Channel => "a channel",
             Kind::Listener => "a listener",
+            Kind::FrameRing => "a ring of frames",
+            Kind::Frame => "a frame",
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
 use crate::beside_captures::{captures_under_way, postpone};
+use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
-use crate::resource::{Accessibility, Block, SharedResource};
+use crate::later::{drop_later, inside_host_function};
+use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -17,6 +19,9 @@ pub(super) struct Allocation {
     pub exposed: AtomicU64,
     /// How many bytes are in exclusive parts, where the memory is divided.
     exclusive: AtomicUsize,
+    /// Other processes may reach the memory at any time: the CPU gets no slices of it. Said where the compiler knows that the
+    /// CPU addresses the memory; of other memory there are none.
+    processes: AtomicBool,
     /// Freed already, or handed out.
     ended: bool,
     /// A flush failed: there may be writes of the CPU that no device has seen.
@@ -50,6 +55,7 @@ impl Allocation {
             home,
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
+            processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicBool::new(false),
         }
@@ -74,6 +80,19 @@ impl Allocation {
         }
     }
 
+    /// Says that the compiler knows from here on that the CPU addresses the memory.
+    pub fn note_host_kind(&self) {
+        if self.accessibility().processes {
+            self.processes.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether slices of the memory may be given, which nobody else writes.
+    #[inline]
+    pub fn check_slices(&self, call: &'static str) -> Result<()> {
+        if self.processes.load(Ordering::Relaxed) { Err(no_slices(call)) } else { Ok(()) }
+    }
+
     /// Posts the CPU's writes of a range that lies within, in bytes.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
@@ -88,7 +107,7 @@ impl Allocation {
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
         }
         match &self.origin {
             Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
@@ -101,7 +120,7 @@ impl Allocation {
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
             // SAFETY: all parts are gone, and with them what borrowed the memory.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
@@ -126,10 +145,20 @@ impl Allocation {
         }
         match &self.origin {
             Origin::Resource(resource) => {
-                if self.unposted.load(Ordering::Relaxed) {
-                    self.post_leftovers(resource)?;
+                let unposted = self.unposted.load(Ordering::Relaxed);
+                if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
+                    // SAFETY: as in `free`.
+                    unsafe { resource.deallocate(self.block, &self.home) }?;
+                } else {
+                    // The resource may be the caller's own.
+                    let freed = call_back(|| {
+                        if unposted {
+                            self.post_leftovers(resource)?;
+                        }
+                        self.free(resource)
+                    });
+                    freed.unwrap_or_else(|panic| Err(panic.of("a resource")))?;
                 }
-                self.free(resource)?;
             }
             // There is no memory that work could use.
             Origin::Foreign(_) if self.block.size == 0 => {}
@@ -178,24 +207,31 @@ impl Allocation {
     pub fn disown(&mut self) {
         self.ended = true;
     }
+}
 
-    /// What has not ended, for another attempt. This value's drop has nothing left to do.
+impl Allocation {
+    /// Moves all that it holds out.
+    #[cold]
     fn take(&mut self) -> Self {
-        self.ended = true;
-        let origin = match &mut self.origin {
-            Origin::Resource(resource) => Origin::Resource(resource.clone()),
-            Origin::Foreign(foreign) => {
-                Origin::Foreign(Foreign { owner: foreign.owner.take(), ordered: foreign.ordered.clone(), ..*foreign })
-            }
-        };
-        let rest = Self::new(self.block, origin, self.home.clone());
-        rest.unposted.store(self.unposted.load(Ordering::Relaxed), Ordering::Relaxed);
-        rest
+        let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
+        Self {
+            block: self.block,
+            origin: core::mem::replace(&mut self.origin, Origin::Foreign(nowhere)),
+            home: self.home.clone(),
+            exposed: AtomicU64::new(*self.exposed.get_mut()),
+            exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
+            ended: core::mem::replace(&mut self.ended, true),
+            unposted: AtomicBool::new(*self.unposted.get_mut()),
+            processes: AtomicBool::new(*self.processes.get_mut()),
+        }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(self.take());
+        }
         let Err(error) = self.end() else { return };
         if error.is_teardown() {
             return;
@@ -260,6 +296,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        if inside_host_function() {
+            let exclusive = core::mem::take(&mut self.exclusive);
+            return drop_later(Self { allocation: self.allocation.clone(), home: self.home.clone(), exclusive });
+        }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;

@@ -4,6 +4,7 @@ use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
 use crate::ends::Ended;
 use crate::error::{Error, call};
+use crate::later::{drop_later, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -173,6 +174,9 @@ impl fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
         // SAFETY: ours; what was made of it keeps what it needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Graph(self.raw)) };
     }

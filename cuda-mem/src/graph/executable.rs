@@ -3,6 +3,7 @@
 use super::Graph;
 use crate::ends::Ended;
 use crate::error::call;
+use crate::later::{drop_later, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -81,6 +82,9 @@ impl fmt::Debug for ExecutableGraph {
 
 impl Drop for ExecutableGraph {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
         // SAFETY: ours; a launch that goes on keeps what it needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Executable(self.raw)) };
     }

@@ -72,14 +72,14 @@ unsafe impl MemoryResource for MappedBlocks {
             Some(stream)
         } else {
             // Here, where an error leaves the block as it was.
-            stream.synchronize()?;
+            stream.drain()?;
             None
         };
         let allocation = self.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
             // Another holds it, and frees it.
-            None => home.map_or(Ok(()), Stream::synchronize),
+            None => home.map_or(Ok(()), Stream::drain),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use super::{MappedExport, MappedMemory, SharedMemory};
+use crate::descriptor::{DescriptorError, length};
 use crate::driver::{cuda_symbol, take_text};
 use crate::drop_errors::DropErrors;
 use crate::{Context, Driver, Error, Result};
@@ -163,8 +164,8 @@ impl MappedResource {
     ///
     /// # Errors
     ///
-    /// The export is another device's, the descriptor is not what it says, or the vkgdr library is upstream's, which
-    /// cannot import.
+    /// The export is another device's, the descriptor is not what it says, the memory is shorter than the descriptor says
+    /// ([`DescriptorError::TooLarge`]), or the vkgdr library is upstream's, which cannot import.
     pub fn import(&self, export: MappedExport) -> Result<SharedMemory> {
         let (fd, descriptor) = export.into_parts();
         let uuid = self.context().device().uuid()?;
@@ -177,6 +178,11 @@ impl MappedResource {
             });
         }
         descriptor.check()?;
+        // The size is a stranger's word. Of a memory file the system knows better; of others, the library asks the driver.
+        if let Some(extent) = length(&fd).filter(|extent| descriptor.size as u64 > *extent) {
+            let (call, size) = ("MappedResource::import", descriptor.size as u64);
+            return Err(DescriptorError::TooLarge { call, size, extent }.into());
+        }
         let vkgdr = self.vkgdr()?;
         let _current = self.context().bind()?;
         // SAFETY: the handle lives; the descriptor is open, and ours until the library takes it.

@@ -2,10 +2,10 @@
 
 use super::slot::{self, Seen, Slot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
+use crate::callback::call_back;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
@@ -81,12 +81,8 @@ fn run() {
 fn tell(wait: &SlowWait) {
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match hook {
-        // A hook that panics must not end the watch. The payload may panic when it is dropped.
-        Some(hook) => {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(wait))) {
-                core::mem::forget(payload);
-            }
-        }
+        // A hook that panics must not end the watch; the panic has printed its words.
+        Some(hook) => drop(call_back(move || hook(wait))),
         None => eprintln!("cuda-mem: {wait}"),
     }
 }

@@ -93,6 +93,8 @@ void case_arrow(void);
 void case_arrow_misuse(void);
 void case_flags(void);
 void case_rings(void);
+void case_signal_ends(void);
+void case_frames(void);
 void case_adaptors(void);
 void case_small_pools(void);
 void case_virtual_memory(void);

@@ -1,7 +1,9 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod captures;
 mod copies;
+mod frames;
 mod sharing;
 mod signals;
 mod sources;
@@ -20,6 +22,7 @@ use cudamem::counter::*;
 use cudamem::engine::*;
 use cudamem::engine_work::*;
 use cudamem::event::*;
+use cudamem::frames::*;
 use cudamem::graph::*;
 use cudamem::handles::*;
 use cudamem::library::*;
@@ -156,6 +159,8 @@ handles! {
     graph: cudamem_graph, 18;
     executable: cudamem_executable, 19;
     physical: cudamem_physical, 20;
+    frame_ring: cudamem_frame_ring, 24;
+    frame: cudamem_frame, 25;
 }
 
 impl Calls<'_> {
@@ -276,7 +281,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 18 {
+        match self.byte() % 20 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -289,8 +294,10 @@ impl Calls<'_> {
             12 => self.engine_work(),
             13 => self.share(),
             14..=16 => self.view_step(),
+            17 => self.frames(),
+            18 => self.capture_calls(),
             _ => {
-                let wanted = u64::from(self.byte() % 24);
+                let wanted = u64::from(self.byte() % 26);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -496,6 +503,8 @@ impl Calls<'_> {
             cudamem_export_destroy(cudamem_export { id }),
             cudamem_channel_destroy(cudamem_channel { id }),
             cudamem_listener_destroy(cudamem_listener { id }),
+            cudamem_frame_destroy(cudamem_frame { id }),
+            cudamem_frame_ring_destroy(cudamem_frame_ring { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");

@@ -215,10 +215,12 @@ impl Context {
             return;
         }
         let joined = self.joined(Role::Legacy);
-        races::touch(self.legacy.id, &joined, &touched(), call);
-        if waits {
-            races::observe(&races::moment(self.legacy.id, &joined));
+        // A call that waits is an access of the caller's own, who may have borrowed the memory.
+        if !waits {
+            return drop(races::touch(self.legacy.id, &joined, touched(), call));
         }
+        races::touch_in_order(self.legacy.id, &joined, &touched(), call);
+        races::observe(&races::moment(self.legacy.id, &joined));
     }
 
     /// Lets the workers of the default streams end.

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
-use super::races;
+use super::races::{self, Noted};
 use super::ring::{Patience, Ring};
 use super::stream::Stream;
 use crate::call::{Result, ensure};
@@ -204,13 +204,19 @@ impl Launch {
             _ => None,
         };
         let held = copy.and_then(|copy| self.memory_of(&copy).ok());
+        let mut noted = Noted::default();
         if races::is_on() {
             match self.touched() {
-                Some(touched) => stream.touch(self.builtin.name(), || touched),
+                Some(touched) => noted = stream.touch(self.builtin.name(), || touched),
                 None => stream.blur(),
             }
         }
-        stream.push(Vec::new(), move || self.run(held.as_ref())).map(drop)
+        let run = move || {
+            noted.begin();
+            self.run(held.as_ref());
+            drop(noted);
+        };
+        stream.push(Vec::new(), run).map(drop)
     }
 
     /// The memory that a copy writes and reads.

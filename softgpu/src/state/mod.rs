@@ -18,6 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod mirror;
 pub(crate) mod notes;
 pub(crate) mod place_pools;
+mod places;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod races;

@@ -9,7 +9,7 @@ mod sharing;
 mod slab;
 
 use crate::context::Liveness;
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
@@ -332,10 +332,10 @@ unsafe impl MemoryResource for Inner {
     }
 
     fn accessibility(&self) -> Accessibility {
-        self.accessibility
+        Accessibility { processes: self.shared.is_some(), ..self.accessibility }
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         self.describe(block)
     }
 }
