@@ -11,20 +11,6 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-namespace detail {
-
-/// Calls a function that fills a struct of results, which begins with its size.
-template <typename Results>
-result<Results> fill(cudamem_status (*function)(cudamem_resource, Results *), cudamem_resource resource)
-{
-    Results results{};
-    results.size = sizeof results;
-    const cudamem_status status = function(resource, &results);
-    return give<Results>(status, results);
-}
-
-} // namespace detail
-
 /// Counts what is allocated.
 class counting_adaptor : public resource {
 public:

@@ -141,6 +141,16 @@ result<Value> get(cudamem_status (*function)(Parameters...), Arguments... argume
     return give<Value>(status, value);
 }
 
+/// Calls a function of the C library that fills a struct of results, which begins with its size.
+template <typename Handle, typename Results>
+result<Results> fill(cudamem_status (*function)(Handle, Results *), Handle handle)
+{
+    Results results{};
+    results.size = sizeof results;
+    const cudamem_status status = function(handle, &results);
+    return give<Results>(status, results);
+}
+
 /// Calls a function of the C library whose last argument is the place of a handle, which becomes an object.
 template <typename Object, typename... Parameters, typename... Arguments>
 result<Object> make(cudamem_status (*function)(Parameters...), Arguments... arguments)
