@@ -1,4 +1,4 @@
-//! Exports to this process, and, on the software GPU, imports as if they were another's.
+//! Exports to this process, and their imports; what is forged is refused.
 
 use crate::descriptors::{at, flipped};
 use crate::soak::{Done, Hands, Trouble};
@@ -16,15 +16,18 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let Some(pool) = &hands.world.shareable else { return Ok(()) };
             let memory = Buffer::from_slice(pool, &bytes, &stream)?.into_shared();
             let (file, mut of_pool) = pool.export()?.into_parts();
-            let mut of_memory = memory.slice(10..900)?.export()?;
-            if hands.world.software && hands.chance(2) {
-                // The exporter's work is done when another process hears of it.
-                stream.synchronize()?;
+            let of_memory = memory.slice(10..900)?.export()?;
+            let claimed = hands.chance(2);
+            if claimed {
+                // Whoever it says that it is of: the file is this process's.
                 of_pool = flip(&of_pool)?;
-                of_memory = flip(&of_memory)?;
             }
             hands.doing("a pool's import");
             let pool = DevicePool::import(&hands.world.context, PoolExport::from_parts(file, of_pool))?;
+            if claimed {
+                let forged = pool.import_buffer::<u8>(&flip(&of_memory)?, &stream);
+                hands.ensure(forged.is_err(), || "memory with a forged process came back".to_owned())?;
+            }
             let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
             let two = pool.import_buffer::<u8>(&of_memory, &other)?;
             if hands.chance(2) {
@@ -88,7 +91,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     Ok(())
 }
 
-/// As if it were another process's.
+/// As if another process had made it.
 fn flip(descriptor: &cuda_mem::ipc::Descriptor) -> Done<cuda_mem::ipc::Descriptor> {
     flipped(descriptor, at::NONCE).map_err(|error| Trouble::Wrong(error.to_string()))
 }
