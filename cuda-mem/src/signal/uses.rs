@@ -58,17 +58,20 @@ impl Place {
         self.thread == other.thread && self.stream == other.stream
     }
 
-    /// An event behind the work so far.
-    fn event(&self, spare: impl FnOnce() -> Option<Event>) -> Result<Event> {
+    /// An event behind the work so far; none where that is done.
+    fn event(&self, spare: impl FnOnce() -> Option<Event>) -> Result<Option<Event>> {
         const CALL: &str = "Signals";
         if self.thread.is_some_and(|thread| thread != thread::current().id()) {
             let (argument, value) = ("stream", "another thread's default stream".into());
             return Err(Error::InvalidArgument { call: CALL, argument, value, rule: "only that thread can name it" });
         }
         check_not_capturing(CALL, &self.stream)?;
+        if self.stream.is_done()? {
+            return Ok(None);
+        }
         let event = spare().map_or_else(|| Event::new(self.stream.context()), Ok)?;
         event.record(&self.stream)?;
-        Ok(event)
+        Ok(Some(event))
     }
 }
 
@@ -81,6 +84,8 @@ pub(super) struct Use {
     pub fate: Fate,
     /// Whether the driver has the work.
     submitted: bool,
+    /// Whether it is known that the work is done.
+    done: bool,
     /// Recorded behind the work.
     event: Option<Event>,
     #[expect(dead_code, reason = "held for its drop")]
@@ -106,7 +111,16 @@ impl Log {
     pub fn push(&mut self, place: Place, what: What) -> u64 {
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let counted = (!matches!(what, What::Write { .. })).then(Counted::new);
-        self.uses.push(Use { ticket, place, what, fate: Fate::Open, submitted: false, event: None, counted });
+        self.uses.push(Use {
+            ticket,
+            place,
+            what,
+            fate: Fate::Open,
+            submitted: false,
+            done: false,
+            event: None,
+            counted,
+        });
         ticket
     }
 
@@ -145,7 +159,7 @@ impl Log {
         last.is_some_and(|used| used.what == What::Kernel && used.event.is_none())
     }
 
-    /// Records an event behind the last use of each stream that has none. The error is of a stream for which there is none
+    /// Records an event behind the last use of each stream that has none, unless it is done. The error is of a stream for which there is none
     /// now: it captures, or the driver refuses.
     pub fn mark(&mut self) -> Result<()> {
         let mut result = Ok(());
@@ -153,12 +167,12 @@ impl Log {
             let (earlier, later) = self.uses.split_at_mut(index + 1);
             let Some(used) = earlier.last_mut() else { continue };
             let is_last = !later.iter().any(|other| other.submitted && other.place.is(&used.place));
-            if !used.submitted || used.event.is_some() || !is_last {
+            if !used.submitted || used.done || used.event.is_some() || !is_last {
                 continue;
             }
             let spare = &mut self.spare;
             match used.place.event(|| spare.pop()) {
-                Ok(event) => used.event = Some(event),
+                Ok(event) => (used.done, used.event) = (event.is_none(), event),
                 Err(error) => result = result.and(Err(error)),
             }
         }
@@ -178,7 +192,7 @@ impl Log {
             }
             // Work of a stream is done in order.
             if !done.iter().any(|place| place.is(&used.place)) {
-                match used.event.as_ref().map_or(Ok(false), Event::is_done) {
+                match used.event.as_ref().map_or(Ok(used.done), Event::is_done) {
                     Ok(true) => done.push(used.place.clone()),
                     Ok(false) => continue,
                     Err(error) => {

@@ -186,7 +186,9 @@ pub fn signals(driver: &Driver) -> Outcome {
     let late = signals.flag::<u32>(Waiter::Device)?;
     late.wait_on(&stream, Comparison::Equal, 9)?;
     ready.wait_on(&stream, 2)?;
-    drop((late, ready));
+    // The stream stands at the first wait until this is dropped, so that each run makes as many calls.
+    drop(ready);
+    drop(late);
     match stream.synchronize() {
         Err(Error::Signal(told)) if matches!(*told, SignalError::Abandoned { .. }) => Ok(stream.synchronize()?),
         Err(error) => Err(error.into()),
