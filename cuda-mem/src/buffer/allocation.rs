@@ -4,7 +4,7 @@ use crate::beside_captures::postpone;
 use crate::context::{ForeignOwner, Liveness};
 use crate::resource::{Accessibility, Block, SharedResource};
 use crate::{Context, Result, Stream};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
@@ -19,8 +19,9 @@ pub(super) struct Allocation {
     exclusive: AtomicUsize,
     /// Freed already, or handed out.
     ended: bool,
-    /// A flush failed: there may be writes of the CPU that no device has seen.
-    unposted: AtomicBool,
+    /// How many writes of the CPU there may be that no device has seen: guards that have not ended, and flushes that
+    /// failed.
+    unposted: AtomicUsize,
 }
 
 /// Where memory came from, and who frees it.
@@ -51,7 +52,7 @@ impl Allocation {
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
             ended: false,
-            unposted: AtomicBool::new(false),
+            unposted: AtomicUsize::new(0),
         }
     }
 
@@ -77,26 +78,60 @@ impl Allocation {
     /// Posts the CPU's writes of a range that lies within, in bytes.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
-            Origin::Resource(resource) if length != 0 => {
-                resource.flush(start, length).inspect_err(|_| self.unposted.store(true, Ordering::Relaxed))
-            }
+            Origin::Resource(resource) if length != 0 => resource.flush(start, length).inspect_err(|_| {
+                self.unposted.fetch_add(1, Ordering::Relaxed);
+            }),
             _ => Ok(()),
         }
     }
 
-    /// Waits for the work, and posts what a failed flush left: whoever has the block then needs to do neither before it is
+    /// Makes a range that lies within ready for writes of the CPU. Gives what [`end_write`](Self::end_write) needs.
+    ///
+    /// # Safety
+    ///
+    /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
+    pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        match &self.origin {
+            Origin::Resource(resource) if length != 0 => {
+                // SAFETY: this function's contract.
+                let remembered = unsafe { resource.begin_write(start, length) }?;
+                if remembered {
+                    self.unposted.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(remembered)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether no write of the CPU waits to be posted, but for guards that are alive.
+    #[inline]
+    pub fn is_posted(&self) -> bool {
+        self.unposted.load(Ordering::Relaxed) == 0
+    }
+
+    /// Posts the writes that [`begin_write`](Self::begin_write) began.
+    pub fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {
+        self.flush(start, length)?;
+        if remembered {
+            self.unposted.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits for the work, and posts what no flush did: whoever has the block then needs to do neither before it is
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
             self.home.synchronize()?;
         }
         match &self.origin {
-            Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
+            Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
             _ => Ok(()),
         }
     }
 
-    /// Posts what a failed flush left, when the work so far is done. Else it would be posted at some time over what the
+    /// Posts what failed flushes and forgotten guards left, when the work so far is done. Else it would be posted at some time over what the
     /// device wrote for the memory's next user. While that fails, the memory is not freed.
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
@@ -126,7 +161,7 @@ impl Allocation {
         }
         match &self.origin {
             Origin::Resource(resource) => {
-                if self.unposted.load(Ordering::Relaxed) {
+                if !self.is_posted() {
                     self.post_leftovers(resource)?;
                 }
                 self.free(resource)?;

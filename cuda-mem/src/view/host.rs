@@ -31,7 +31,10 @@ impl StridedView<'_, Exclusive> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn read<T: Element + AnyBitPattern>(&mut self) -> Result<HostElements<'_, T>> {
-        let (first, _) = self.fetch::<T>("StridedView::read")?;
+        let (first, range) = self.elements::<T>("StridedView::read")?;
+        if !range.is_empty() {
+            self.memory.fetch(range.start, range.len())?;
+        }
         Ok(HostElements { first, layout: &self.layout, elements: PhantomData })
     }
 
@@ -44,12 +47,20 @@ impl StridedView<'_, Exclusive> {
     pub fn write<T: Element + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
-        let (first, range) = self.fetch::<T>(CALL)?;
-        Ok(HostElementsMut { first, layout: &self.layout, memory: &self.memory, range, elements: PhantomData })
+        let (first, range) = self.elements::<T>(CALL)?;
+        let remembered = !range.is_empty() && self.memory.begin_write(range.start, range.len())?;
+        Ok(HostElementsMut {
+            first,
+            layout: &self.layout,
+            memory: &self.memory,
+            range,
+            remembered,
+            elements: PhantomData,
+        })
     }
 
-    /// Waits for the device work; gives the address of the element of indices 0, and the bytes of all elements.
-    fn fetch<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
+    /// The address of the element of indices 0, and the bytes of all elements.
+    fn elements<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
         if self.data_type() != T::DATA_TYPE {
             return Err(ViewError::DataType { call, from: self.data_type(), to: T::DATA_TYPE }.into());
         }
@@ -63,7 +74,6 @@ impl StridedView<'_, Exclusive> {
         }
         // The view was checked: all lies within the memory.
         let range = *bounds.start() as usize * size_of::<T>()..(*bounds.end() + 1) as usize * size_of::<T>();
-        self.memory.fetch(range.start, range.len())?;
         Ok((first, range))
     }
 }
@@ -125,6 +135,8 @@ pub struct HostElementsMut<'view, T> {
     memory: &'view Memory<'view>,
     /// The bytes of the memory that elements lie in.
     range: Range<usize>,
+    /// What the memory's `begin_write` gave.
+    remembered: bool,
     elements: PhantomData<&'view mut [T]>,
 }
 
@@ -219,6 +231,10 @@ impl<T> HostElementsMut<'_, T> {
         array
     }
 
+    fn post(&self) -> Result<()> {
+        self.memory.end_write(self.range.start, self.range.len(), self.remembered)
+    }
+
     /// Ends the guard.
     ///
     /// # Errors
@@ -226,13 +242,13 @@ impl<T> HostElementsMut<'_, T> {
     /// The flush of non-coherent memory failed.
     pub fn finish(self) -> Result<()> {
         let guard = ManuallyDrop::new(self);
-        guard.memory.post(guard.range.start, guard.range.len())
+        guard.post()
     }
 }
 
 impl<T> Drop for HostElementsMut<'_, T> {
     fn drop(&mut self) {
-        if let Err(error) = self.memory.post(self.range.start, self.range.len())
+        if let Err(error) = self.post()
             && let Some(context) = self.memory.context()
         {
             context.drop_errors().push("flushing the writes of a view's guard", error);
