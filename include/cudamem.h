@@ -99,7 +99,7 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_MISALIGNED 8
 /** The driver, the library or the device cannot do this. */
 #define CUDAMEM_ERROR_UNSUPPORTED 9
-/** A defect of libcudamem: the call was given up. Please report it with the message. */
+/** A panic. In a function of libcudamem it is a defect: the call was given up, please report it with the message. */
 #define CUDAMEM_ERROR_PANIC 10
 /** A handle is null, of another kind, was destroyed, or was never made. Nothing was touched. */
 #define CUDAMEM_ERROR_INVALID_HANDLE 11
@@ -111,7 +111,7 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_TIMED_OUT 14
 /** Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where. */
 #define CUDAMEM_ERROR_DAMAGED 15
-/** The other process has closed the channel, or is gone. */
+/** The other process has closed the channel, or is gone; or a flag or counter that was waited for has been destroyed. */
 #define CUDAMEM_ERROR_CLOSED 16
 /** A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one. */
 #define CUDAMEM_ERROR_CHANNEL 17
@@ -286,6 +286,18 @@ typedef struct {
     uint64_t id;
 } cudamem_listener;
 
+/** A ring of frames. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_frame_ring;
+
+/** A frame that the CPU fills. */
+typedef struct {
+    /** 0 for the null handle. */
+    uint64_t id;
+} cudamem_frame;
+
 /* ---- Texts ----------------------------------------------------------------------------------------------------------
  *
  * Longer texts, such as JSON, are objects of the library: read them with cudamem_text_get, and destroy them.
@@ -320,7 +332,8 @@ typedef struct {
 
 /**
  * Is told of an error: its status, its message, which is valid during the call, and what was set along with the function.
- * It may be called by any thread, also by several at once, and must not unwind.
+ * It may be called by any thread, also by several at once, and must not unwind. It may call this library: of what fails in such
+ * a call it is not told, since it is running already; the call's own status says it.
  */
 typedef void (*cudamem_error_callback)(cudamem_status status, const char *message, void *user);
 
@@ -397,9 +410,9 @@ typedef struct {
     /** The device's identity: the same in every process and every API. */
     uint8_t uuid[16];
     /** The device's name, which ends with a zero. */
-    uint8_t name[256];
+    char name[256];
     /** The device's PCI address as domain:bus:device.function, which ends with a zero. */
-    uint8_t pci_bus_id[32];
+    char pci_bus_id[32];
 } cudamem_device_info;
 
 /** Gives the number of devices. */
@@ -502,6 +515,15 @@ cudamem_status cudamem_stream_get_raw(cudamem_stream stream, void **raw);
 cudamem_status cudamem_stream_synchronize(cudamem_stream stream);
 
 /**
+ * As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
+ * the library knows. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_stream_synchronize_for(cudamem_stream stream,
+                                              double seconds);
+
+/**
  * Tells whether all work given to the stream so far is done.
  *
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
@@ -559,11 +581,47 @@ cudamem_status cudamem_event_is_done(cudamem_event event, bool *done);
  */
 cudamem_status cudamem_event_synchronize(cudamem_event event);
 
+/**
+ * As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+ *
+ * Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
+ */
+cudamem_status cudamem_event_synchronize_for(cudamem_event event, double seconds);
+
 /** Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed. */
 cudamem_status cudamem_event_elapsed(cudamem_event event, cudamem_event later, double *seconds);
 
 /** Destroys an event. Work that waits for it goes on to do so. The null handle is allowed. */
 cudamem_status cudamem_event_destroy(cudamem_event event);
+
+/* ---- Waits ----------------------------------------------------------------------------------------------------------
+ *
+ * A function that waits for work may wait for ever: the work waits for a flag that nobody raises, or for a function of the host
+ * that does not return. The library therefore watches every wait. It reports one that takes longer than 10 seconds in a line on
+ * the standard error stream: what waits, on which thread, for which stream, for how long, and which flags, counters and rings the
+ * stream waits for. The wait goes on. To give up after a time, call cudamem_stream_synchronize_for or
+ * cudamem_event_synchronize_for.
+ */
+
+/**
+ * Is called for a wait that takes long, with a message that is valid during the call, with the seconds that the wait has taken so
+ * far, and with what was set along with the function. A thread of the library calls it, and again after twice the time. It must
+ * neither wait for work nor unwind.
+ */
+typedef void (*cudamem_slow_wait_callback)(const char *message, double seconds, void *user);
+
+/**
+ * Sets the function that is called for waits that take long, instead of the line on the standard error stream. NULL brings the
+ * line back. A call that has begun goes on.
+ */
+cudamem_status cudamem_set_slow_wait_callback(cudamem_slow_wait_callback callback,
+                                              void *user);
+
+/**
+ * Sets how many seconds a wait takes before it is reported. It is 10 at first, and 0.001 at least; INFINITY (of math.h) ends the
+ * reports.
+ */
+cudamem_status cudamem_set_slow_wait_limit(double seconds);
 
 /* ---- Memory resources -----------------------------------------------------------------------------------------------
  *
@@ -745,7 +803,8 @@ cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 
 /**
  * Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
- * and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+ * and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+ * same pool fails without another call of it. It must not unwind.
  */
 typedef bool (*cudamem_out_of_memory_callback)(size_t requested, size_t free, uint32_t attempt, void *user);
 
@@ -777,6 +836,19 @@ typedef struct {
     void *user;
 } cudamem_pool_options;
 
+/**
+ * What came and went over the life of a pool. How much there was at most is not known; a statistics resource before the pool
+ * knows (cudamem_resource_create_statistics).
+ */
+typedef struct {
+    /** What there is now. */
+    uint64_t current;
+    /** All that ever came. */
+    uint64_t total;
+    /** All that ever went. */
+    uint64_t freed;
+} cudamem_flow;
+
 /** One figure over the life of a pool. */
 typedef struct {
     /** What it is now. */
@@ -794,12 +866,12 @@ typedef struct {
     /** sizeof(cudamem_pool_statistics), set by the program. */
     size_t size;
     /** What was asked for in the blocks that there are. */
-    cudamem_figure requested;
+    cudamem_flow requested;
     /** The sizes of the blocks that there are. */
-    cudamem_figure allocated;
+    cudamem_flow allocated;
     /** How many blocks there are: a count. */
-    cudamem_figure blocks;
-    /** What blocks use, and what is kept by threads or waits for work. */
+    cudamem_flow blocks;
+    /** What blocks use, and what threads keep. */
     cudamem_figure active;
     /** What is free in regions that hold blocks. */
     cudamem_figure inactive_split;
@@ -809,11 +881,14 @@ typedef struct {
     cudamem_figure regions;
     /** What threads keep. */
     uint64_t in_fronts;
-    /** Freed memory that waits for work. */
+    /** Freed memory that waits for work, which is asked for these figures. */
     uint64_t pending;
-    /** The largest free range. */
+    /** The largest free range, where what threads keep is free too. */
     uint64_t largest_free;
-    /** Which part of the free memory lies outside of the largest free range: 0 to 1. */
+    /**
+     * Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
+     * What threads keep is free. 0 to 1.
+     */
     double fragmentation;
     /** How many events were recorded: a count. */
     uint64_t events_recorded;
@@ -2014,7 +2089,8 @@ typedef struct {
 /**
  * Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
  * number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
- * to ask again. It must not unwind.
+ * to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
+ * unwind.
  */
 typedef bool (*cudamem_retry_callback)(const char *message, uint32_t attempt, void *user);
 
@@ -2457,7 +2533,8 @@ cudamem_status cudamem_buffer_get_capacity(cudamem_buffer buffer,
 
 /**
  * Registers size bytes of the program's memory at pointer, and uses them as a buffer. They must stay allocated, and be used through
- * the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done;
+ * the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done,
+ * or which happens later, on any thread, if queued work waits for the CPU then;
  * where release is NULL, until that end. Pages are locked, one by one: some 0.1 ms for each MiB. flags is CUDAMEM_REGISTER_...
  * combined by |. After a failure release is not called.
  *
@@ -2735,8 +2812,8 @@ cudamem_status cudamem_signals_get_missing(cudamem_signals signals,
                                            cudamem_text *missing);
 
 /**
- * Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of:
- * kernels and streams that wait for a flag have to be released before. The null handle is allowed.
+ * Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of.
+ * Streams that wait for a flag are released; kernels that wait for one have to be before. The null handle is allowed.
  */
 cudamem_status cudamem_signals_destroy(cudamem_signals signals);
 
@@ -2762,7 +2839,7 @@ cudamem_status cudamem_flag_store(cudamem_flag flag,
  * of CUDAMEM_COMPARE_...; options may be NULL. A word that changes back may be missed.
  *
  * Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if no word can ever compare so;
- * CUDAMEM_ERROR_DRIVER if the device has failed.
+ * CUDAMEM_ERROR_CLOSED if another thread destroys the flag; CUDAMEM_ERROR_DRIVER if the device has failed.
  */
 cudamem_status cudamem_flag_wait(cudamem_flag flag,
                                  int32_t comparison,
@@ -2804,9 +2881,15 @@ cudamem_status cudamem_flag_get_device_pointer(cudamem_flag flag,
 /** Tells where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED. */
 cudamem_status cudamem_flag_get_place(cudamem_flag flag, int32_t *place);
 
+/** Gives a flag a name, for errors and for reports of waits that take long. */
+cudamem_status cudamem_flag_set_name(cudamem_flag flag, const char *name);
+
 /**
- * Destroys a flag. Kernels and streams that wait for it have to be released before; its memory stays until the work that it
- * was told of is done. The null handle is allowed.
+ * Destroys a flag. A wait of another thread for it fails with CUDAMEM_ERROR_CLOSED. A stream that waits for it goes on: when a
+ * queued write of another stream satisfies the wait, or else at once. Then nobody satisfied the wait, and the stream's next
+ * cudamem_stream_synchronize, access to memory, or wait fails with CUDAMEM_ERROR_CLOSED. The flag's memory stays until the work
+ * that it was told of is done. Kernels of the program that wait for it have to be released before, or to give up in time. The
+ * null handle is allowed.
  */
 cudamem_status cudamem_flag_destroy(cudamem_flag flag);
 
@@ -2870,7 +2953,10 @@ cudamem_status cudamem_counter_record_use(cudamem_counter counter,
 cudamem_status cudamem_counter_get_device_pointer(cudamem_counter counter,
                                                   uint64_t *pointer);
 
-/** Destroys a counter, as cudamem_flag_destroy. The null handle is allowed. */
+/** Gives a counter a name, as cudamem_flag_set_name. */
+cudamem_status cudamem_counter_set_name(cudamem_counter counter, const char *name);
+
+/** Destroys a counter. What waits for it ends as with cudamem_flag_destroy. The null handle is allowed. */
 cudamem_status cudamem_counter_destroy(cudamem_counter counter);
 
 /* ---- Rings ----------------------------------------------------------------------------------------------------------
@@ -3010,8 +3096,154 @@ cudamem_status cudamem_ring_get_descriptor(cudamem_ring ring,
 cudamem_status cudamem_ring_record_use(cudamem_ring ring,
                                        cudamem_stream stream);
 
+/** Gives a ring a name, as cudamem_flag_set_name. */
+cudamem_status cudamem_ring_set_name(cudamem_ring ring, const char *name);
+
 /** Closes the ring and destroys it. Its memory stays until the work that it was told of is done. The null handle is allowed. */
 cudamem_status cudamem_ring_destroy(cudamem_ring ring);
+
+/* ---- Frames ---------------------------------------------------------------------------------------------------------
+ *
+ * A ring of frames is for data that arrives all the time. The program takes a frame, queues the consumer's work on it, fills it on
+ * the CPU while that work waits, and publishes it: then the work runs. What is not possible with a buffer and a flag: a write
+ * to a buffer waits for the work on the buffer, which waits for the flag.
+ *
+ * cudamem_frame_ring_next(ring, NULL, &frame);
+ * cudamem_buffer_copy_from_frame(device_buffer, 0, frame, 0, size);
+ * cudamem_frame_get_host_pointer(frame, &bytes);
+ * received = recv(socket, bytes, size, 0);
+ * cudamem_frame_publish(frame, NULL);
+ *
+ * Frames are published in the order in which work on them was queued on a stream: work on the first holds back the rest.
+ */
+
+/** What a ring of frames has done so far. */
+typedef struct {
+    /** sizeof(cudamem_frame_ring_statistics), set by the program. */
+    size_t size;
+    /** How many frames were taken. */
+    uint64_t taken;
+    /** How many frames were published. */
+    uint64_t published;
+    /** How many frames were destroyed without being published. */
+    uint64_t abandoned;
+    /** How many frames are open now. */
+    uint64_t open;
+    /** How many frames are not used any more, because a graph may read them. */
+    uint64_t lost;
+    /** How often a frame was asked for while device work still read the oldest one. */
+    uint64_t overruns;
+} cudamem_frame_ring_statistics;
+
+/**
+ * Makes a ring of frames of frame_size bytes each, in memory of a resource that both CPU and device address: pinned, mapped or
+ * managed memory, or a pool of it. All bytes are zero; a frame that is taken again has the bytes of its former frame.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if frames or frame_size is 0, or if not both address the memory;
+ * CUDAMEM_ERROR_UNSUPPORTED if streams of the device cannot wait for words; CUDAMEM_ERROR_OUT_OF_MEMORY.
+ */
+cudamem_status cudamem_frame_ring_create(cudamem_resource resource,
+                                         cudamem_signals signals,
+                                         size_t frames,
+                                         size_t frame_size,
+                                         cudamem_frame_ring *ring);
+
+/**
+ * Takes the oldest frame, and waits until all device work that reads it is done. options may be NULL: no time limit.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT, at once, if all frames are open: publish or destroy one; CUDAMEM_ERROR_TIMED_OUT if
+ * device work still reads the frame; CUDAMEM_ERROR_DRIVER if that work failed.
+ */
+cudamem_status cudamem_frame_ring_next(cudamem_frame_ring ring,
+                                       const cudamem_wait_options *options,
+                                       cudamem_frame *frame);
+
+/**
+ * Takes the oldest frame if no device work reads it; else frame becomes the null handle.
+ *
+ * Errors: as cudamem_frame_ring_next, without CUDAMEM_ERROR_TIMED_OUT.
+ */
+cudamem_status cudamem_frame_ring_try_next(cudamem_frame_ring ring, cudamem_frame *frame);
+
+/** Tells what a ring of frames has done. statistics->size is set by the program. */
+cudamem_status cudamem_frame_ring_get_statistics(cudamem_frame_ring ring, cudamem_frame_ring_statistics *statistics);
+
+/**
+ * Destroys a ring of frames. Frames that are open are given up, as cudamem_frame_destroy does it: nobody may write them any
+ * more. The memory is freed when the work that reads it is done, for which this may wait. The null handle is allowed.
+ */
+cudamem_status cudamem_frame_ring_destroy(cudamem_frame_ring ring);
+
+/** Gives the frame's number: 1 for the first that was taken from its ring. */
+cudamem_status cudamem_frame_get_number(cudamem_frame frame, uint64_t *number);
+
+/**
+ * Gives the CPU's address of the frame. The program may write there until the frame is published or destroyed, or its ring is.
+ * All of the frame then counts as written: what is not flushed after this call is flushed when the frame is published.
+ */
+cudamem_status cudamem_frame_get_host_pointer(cudamem_frame frame,
+                                              void **pointer);
+
+/** Copies size bytes to the frame from offset on, by the CPU, in the way that suits the memory. */
+cudamem_status cudamem_frame_write(cudamem_frame frame, size_t offset, const void *source, size_t size);
+
+/** Posts what the CPU wrote to a range, so that less is left when the frame is published. Other threads see it then, too. */
+cudamem_status cudamem_frame_flush(cudamem_frame frame,
+                                   size_t offset,
+                                   size_t size);
+
+/**
+ * Lets work given to stream from now on wait until the frame is published. Tell the frame of kernels that read it afterwards:
+ * cudamem_frame_record_use.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is another context's, captures a graph, or is a per-thread default stream;
+ * CUDAMEM_ERROR_CLOSED if the ring was destroyed.
+ */
+cudamem_status cudamem_frame_wait_on(cudamem_frame frame,
+                                     cudamem_stream stream);
+
+/**
+ * Gives the frame's address for kernels (a CUdeviceptr), which only read there, and only after cudamem_frame_wait_on on their
+ * stream.
+ */
+cudamem_status cudamem_frame_get_device_pointer(cudamem_frame frame,
+                                                uint64_t *pointer);
+
+/**
+ * Tells the frame of work given to stream so far that reads it: kernels that were launched after cudamem_frame_wait_on. The
+ * frame is taken again when that work is done.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is a per-thread default stream.
+ */
+cudamem_status cudamem_frame_record_use(cudamem_frame frame,
+                                        cudamem_stream stream);
+
+/**
+ * Copies size bytes of an open frame, from frame_offset on, to the buffer from offset on, in order of the buffer's home stream:
+ * the stream waits until the frame is published, and then copies. All that it is given from now on waits too.
+ *
+ * Errors: as cudamem_frame_wait_on; CUDAMEM_ERROR_OUT_OF_RANGE.
+ */
+cudamem_status cudamem_buffer_copy_from_frame(cudamem_buffer buffer,
+                                              size_t offset,
+                                              cudamem_frame frame,
+                                              size_t frame_offset,
+                                              size_t size);
+
+/**
+ * Gives the frame to the device: flushes what is left, and lets the work run that waits for it. The handle ends. number, which
+ * may be NULL, gets the frame's number.
+ *
+ * Errors: CUDAMEM_ERROR_VKGDR if the flush failed, CUDAMEM_ERROR_CLOSED if the ring was destroyed; the frame stays open.
+ */
+cudamem_status cudamem_frame_publish(cudamem_frame frame,
+                                     uint64_t *number);
+
+/**
+ * Abandons a frame that was not published: what waits for it goes on, and each such stream's next wait fails with
+ * CUDAMEM_ERROR_CLOSED, because its work has read bytes that nobody had finished. The null handle is allowed.
+ */
+cudamem_status cudamem_frame_destroy(cudamem_frame frame);
 
 /* ---- Graphs ---------------------------------------------------------------------------------------------------------
  *
@@ -3094,12 +3326,17 @@ cudamem_status cudamem_resource_trim_graph_memory(cudamem_resource resource);
  * mapped memory                cudamem_mapped_export               cudamem_mapped_import
  * an event                     cudamem_event_export                cudamem_event_import
  *
+ * An export reaches the whole allocation that a buffer is of, whatever part it names. So a block of cudamem_resource_create_pool
+ * and its like, which is a part of a larger allocation, is not exported: allocate what is to be shared from the resource behind.
+ * A pool of the driver's is shared as a whole, with blocks that are freed and allocated anew.
+ *
  * The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
  * driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
  * that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
  *
  * An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
- * another device is CUDAMEM_ERROR_DESCRIPTOR. A pool's export brings a key along, with which descriptors of its memory are
+ * another device is CUDAMEM_ERROR_DESCRIPTOR. A process knows its own pools by their files, by kcmp, which a sandbox has to
+ * permit to a process that makes shareable pools and imports others. A pool's export brings a key along, with which descriptors of its memory are
  * signed: who has it may use all memory of the pool. Do not send it to others.
  *
  * File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
@@ -3149,7 +3386,8 @@ typedef struct {
  * Exports a buffer's memory, or the part of it that the buffer is: of a pool made with CUDAMEM_DRIVER_POOL_SHAREABLE, of
  * cudamem_resource_create_device, or imported, which is passed on. Waits for the buffer's work so far.
  *
- * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
+ * Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared, as that of a
+ * pool cannot which divides the allocations of another resource.
  */
 cudamem_status cudamem_buffer_export(cudamem_buffer buffer,
                                      cudamem_export *exported);
@@ -3160,7 +3398,7 @@ cudamem_status cudamem_buffer_export(cudamem_buffer buffer,
  * the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
- * chunks.
+ * chunks; CUDAMEM_ERROR_UNSUPPORTED if it is a block of a pool.
  */
 cudamem_status cudamem_buffer_export_virtual(cudamem_buffer buffer,
                                              cudamem_resource resource,

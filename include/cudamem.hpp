@@ -31,6 +31,7 @@
 #include "cudamem/engine.hpp"
 #include "cudamem/error.hpp"
 #include "cudamem/event.hpp"
+#include "cudamem/frames.hpp"
 #include "cudamem/interchange.hpp"
 #include "cudamem/library.hpp"
 #include "cudamem/mapped.hpp"

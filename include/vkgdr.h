@@ -46,6 +46,13 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 #endif
 
+/* Stands before each function: also in a program whose own functions are hidden. */
+#if defined(__GNUC__)
+#define VKGDR_API __attribute__((visibility("default")))
+#else
+#define VKGDR_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -57,14 +64,14 @@ typedef struct vkgdr *vkgdr_t;
 typedef struct vkgdr_memory *vkgdr_memory_t;
 
 /* Flags of vkgdr_open, to be combined by |. */
-enum {
+typedef enum vkgdr_open_flags {
     /* Open the GPU of the current CUDA context; the device argument is ignored. */
     VKGDR_OPEN_CURRENT_CONTEXT_BIT = 1,
     /* Treat memory as non-coherent even where it is coherent, to find missing flushes and invalidates. */
     VKGDR_OPEN_FORCE_NON_COHERENT_BIT = 2,
     /* Fail where the GPU has no coherent CPU-mappable memory. */
     VKGDR_OPEN_REQUIRE_COHERENT_BIT = 4
-};
+} vkgdr_open_flags;
 
 /* Opens a GPU.
  *
@@ -76,10 +83,10 @@ enum {
  * device's UUID (a MIG instance has none; a container needs `graphics` in NVIDIA_DRIVER_CAPABILITIES), when the device
  * number is wrong, or when VKGDR_OPEN_CURRENT_CONTEXT_BIT is given and no context is current.
  */
-vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);
+VKGDR_API vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);
 
 /* Closes a GPU. NULL is allowed. Memory allocated from it stays valid and must still be freed. */
-void vkgdr_close(vkgdr_t g);
+VKGDR_API void vkgdr_close(vkgdr_t g);
 
 /* Allocates memory that is mapped for the CPU and for CUDA.
  *
@@ -89,7 +96,7 @@ void vkgdr_close(vkgdr_t g);
  * Every allocation is one of the driver's, costs 0.1 to 0.3 ms (1 to 2 ms for 64 MiB) and takes whole pages: allocate
  * large pieces and divide them. VK_ERROR_OUT_OF_DEVICE_MEMORY says that the GPU, or its window for the CPU, is full.
  */
-vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
+VKGDR_API vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
 
 /* Frees memory. NULL is allowed.
  *
@@ -97,24 +104,24 @@ vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
  * not at all if that was destroyed before. GPU work that uses the memory must have ended. Failures of the driver
  * become the thread's last error; the rest is freed all the same.
  */
-void vkgdr_memory_free(vkgdr_memory_t mem);
+VKGDR_API void vkgdr_memory_free(vkgdr_memory_t mem);
 
 /* The address for the CPU. NULL on error. */
-void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem);
+VKGDR_API void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem);
 
 /* The address for CUDA. 0 on error. */
-CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem);
+VKGDR_API CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem);
 
 /* The size that was asked for. 0 on error. */
-size_t vkgdr_memory_get_size(vkgdr_memory_t mem);
+VKGDR_API size_t vkgdr_memory_get_size(vkgdr_memory_t mem);
 
 /* Whether the memory is coherent: CPU and GPU see each other's writes without vkgdr_memory_invalidate, and a store
  * fence of the CPU is all that vkgdr_memory_flush does. false on error. */
-bool vkgdr_memory_is_coherent(vkgdr_memory_t mem);
+VKGDR_API bool vkgdr_memory_is_coherent(vkgdr_memory_t mem);
 
 /* The unit in which flush and invalidate work, an atom: 1 for coherent memory and on error. Keep data that the CPU
  * writes and data that the GPU writes in different atoms. */
-size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
+VKGDR_API size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
 
 /* Makes what the CPU wrote visible to GPU work that is launched afterwards.
  *
@@ -122,14 +129,14 @@ size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
  * is a store fence, which is still needed before signalling the GPU by another write, since the CPU combines stores to
  * such memory and may reorder them. An error is kept as the thread's last error (see vkgdr_memory_flush_checked).
  */
-void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
+VKGDR_API void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* Makes what the GPU wrote visible to CPU reads that follow. The GPU work must have ended: synchronize before.
  *
  * The range must lie inside the memory; it is widened to whole atoms, and CPU writes to these that were not flushed
  * are lost. A size of 0 is allowed. On coherent memory this is a fence. An error is kept as the thread's last error.
  */
-void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
+VKGDR_API void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* The calling thread's last error, as "message (CODE)", where CODE is VK_..., CUDA_... or VKGDR_ERROR_...; NULL when
  * there is none. The text is the caller's: release it with free().
@@ -137,7 +144,7 @@ void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
  * Opening, allocating, importing, exporting and the checked functions start by forgetting the last error; all others
  * leave it unless they fail. Reading does not forget it.
  */
-char *vkgdr_last_error(void);
+VKGDR_API char *vkgdr_last_error(void);
 
 /* ---- Additions of this library: the following is not in vkgdr 0.1 ------------------------------------------------ */
 
@@ -159,28 +166,28 @@ enum {
 };
 
 /* The version of the interface and of this library, as "0.1.0+cuda-mem.X.Y.Z". The text is static; never fails. */
-const char *vkgdr_version(void);
+VKGDR_API const char *vkgdr_version(void);
 
 /* As vkgdr_open, with CUDA's functions taken from the program instead of from the system's CUDA driver.
  *
  * symbol is called with user and a name such as "cuMemFree_v2", and returns the function's address or NULL. It is
  * called during this call only, by this thread; the functions must stay valid as long as the handle and its memory.
  */
-vkgdr_t vkgdr_open_with_cuda(CUdevice device, uint32_t flags, void *(*symbol)(void *user, const char *name),
-                             void *user);
+VKGDR_API vkgdr_t vkgdr_open_with_cuda(CUdevice device, uint32_t flags,
+                                       void *(*symbol)(void *user, const char *name), void *user);
 
 /* As vkgdr_memory_flush. Returns 0, or a status code with its text as the last error. */
-int vkgdr_memory_flush_checked(vkgdr_memory_t mem, size_t offset, size_t size);
+VKGDR_API int vkgdr_memory_flush_checked(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* As vkgdr_memory_invalidate. Returns 0, or a status code with its text as the last error. */
-int vkgdr_memory_invalidate_checked(vkgdr_memory_t mem, size_t offset, size_t size);
+VKGDR_API int vkgdr_memory_invalidate_checked(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* Stores into *fd a new file descriptor that stands for the memory. Returns 0, or a status code with *fd unchanged.
  *
  * The descriptor is the caller's to close, and is closed on exec. Sent to another process over a Unix socket, it can
  * be imported there; the memory lives until the last process has let go of it. Imported memory can be exported again.
  */
-int vkgdr_memory_export_fd(vkgdr_memory_t mem, int *fd);
+VKGDR_API int vkgdr_memory_export_fd(vkgdr_memory_t mem, int *fd);
 
 /* Maps memory that was exported, by this or another process, for the CPU and for CUDA of this process.
  *
@@ -188,15 +195,15 @@ int vkgdr_memory_export_fd(vkgdr_memory_t mem, int *fd);
  * the size that the memory was allocated with: drivers check it poorly. flags must be 0. On success the descriptor
  * belongs to the library; on failure it stays the caller's. The result is freed by vkgdr_memory_free.
  */
-vkgdr_memory_t vkgdr_memory_import_fd(vkgdr_t g, int fd, size_t size, uint32_t flags);
+VKGDR_API vkgdr_memory_t vkgdr_memory_import_fd(vkgdr_t g, int fd, size_t size, uint32_t flags);
 
 /* A JSON text that tells which Vulkan library, drivers and devices were found, or why none, and what vkgdr would use
  * of each. Needs neither CUDA nor an open GPU. The text is the caller's: release it with free(). NULL only when the
  * CPU's memory is out. */
-char *vkgdr_describe(void);
+VKGDR_API char *vkgdr_describe(void);
 
 /* Destroys the Vulkan objects that are kept for later opens and used by no handle or memory. */
-void vkgdr_trim(void);
+VKGDR_API void vkgdr_trim(void);
 
 #ifdef __cplusplus
 }

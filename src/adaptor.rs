@@ -5,6 +5,7 @@
 //! adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
 
 use crate::call::{self, Options, Out, fill, invalid, object, out, run, text};
+use crate::callbacks::{Callback, call_once};
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
 use crate::made::{new_resource, of_sort};
@@ -289,27 +290,20 @@ pub extern "C" fn cudamem_resource_get_fallback_blocks(
 
 /// Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
 /// number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
-/// to ask again. It must not unwind.
+/// to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
+/// unwind.
 pub type cudamem_retry_callback =
     Option<extern "C" fn(message: *const c_char, attempt: u32, user: *mut c_void) -> bool>;
 
-struct Decide {
-    function: extern "C" fn(*const c_char, u32, *mut c_void) -> bool,
-    user: *mut c_void,
-}
+type Decide = Callback<extern "C" fn(*const c_char, u32, *mut c_void) -> bool>;
 
-// SAFETY: the header asks for a function that may be called, with what was given, on any thread.
-unsafe impl Send for Decide {}
-// SAFETY: as above.
-unsafe impl Sync for Decide {}
-
-impl Decide {
-    fn call(&self, error: &Error, attempt: u32) -> AfterFailure {
-        let message = c_text(error.to_string());
-        match (self.function)(message.as_ptr(), attempt, self.user) {
-            true => AfterFailure::Again,
-            false => AfterFailure::GiveUp,
-        }
+/// Asks the program's function, unless it runs already.
+fn after(asked: &Decide, error: &Error, attempt: u32) -> AfterFailure {
+    let message = c_text(error.to_string());
+    let call = || asked.call(|function, user| function(message.as_ptr(), attempt, user));
+    match call_once(asked, call) {
+        Some(true) => AfterFailure::Again,
+        Some(false) | None => AfterFailure::GiveUp,
     }
 }
 
@@ -327,8 +321,9 @@ pub extern "C" fn cudamem_resource_create_retry(
         let function = callback.ok_or_else(|| invalid("callback", "NULL", "it is the function to be called"))?;
         let upstream = object("upstream", upstream)?.share();
         let decide = Decide { function, user };
-        resource
-            .write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| decide.call(error, attempt)))?);
+        resource.write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| {
+            after(&decide, error, attempt)
+        }))?);
         Ok(())
     })
 }

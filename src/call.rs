@@ -10,6 +10,7 @@ use core::any::Any;
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
 use core::mem::MaybeUninit;
+use core::time::Duration;
 use core::{ptr, slice};
 use cuda_mem::{Error, Refused};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,14 +35,21 @@ impl fmt::Display for Failure {
         match self {
             Failure::Library(error) => fmt::Display::fmt(error, f),
             Failure::Handle { argument, wanted, value, refusal } => {
-                let wanted = wanted.name();
+                let needed = wanted.name();
                 match refusal {
-                    Refusal::Null => write!(f, "{argument} is the null handle, where {wanted} is needed"),
+                    Refusal::Null => write!(f, "{argument} is the null handle, where {needed} is needed"),
                     Refusal::Kind(kind) => {
-                        write!(f, "{argument} ({value:#x}) is {}, where {wanted} is needed", kind.name())
+                        write!(f, "{argument} ({value:#x}) is {}, where {needed} is needed", kind.name())
                     }
-                    Refusal::Destroyed => write!(f, "{argument} ({value:#x}) was {wanted} that has been destroyed"),
-                    Refusal::Unknown => write!(f, "{argument} ({value:#x}) is no handle that this library made"),
+                    Refusal::Destroyed(kind) => {
+                        write!(f, "{argument} ({value:#x}) was {} that has been destroyed", kind.name())?;
+                        if kind == wanted { Ok(()) } else { write!(f, ", where {needed} is needed") }
+                    }
+                    Refusal::Unknown => write!(
+                        f,
+                        "{argument} ({value:#x}) is no handle: this process never made it; it may be uninitialised, overwritten, or \
+                         another process's"
+                    ),
                 }
             }
             Failure::GivenUp { argument, status } => write!(f, "{argument} gave up with status {status}"),
@@ -242,6 +250,16 @@ pub unsafe fn text<'call>(argument: &'static str, text: *const c_char) -> Outcom
     text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it has to be UTF-8"))
 }
 
+/// A name that the program gives.
+///
+/// # Safety
+///
+/// As [`text`].
+pub unsafe fn name<'call>(name: *const c_char) -> Outcome<&'call str> {
+    // SAFETY: this function's contract.
+    unsafe { text("name", name) }?.ok_or_else(|| invalid("name", "NULL", "it is a text"))
+}
+
 /// A range of bytes, as every function takes it: an offset and a size, where CUDAMEM_WHOLE_SIZE is all from there on.
 pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Range<usize>> {
     let size = if size == usize::MAX { length.saturating_sub(offset) } else { size };
@@ -249,6 +267,15 @@ pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Ra
         Some(end) if end <= length => Ok(offset..end),
         _ => Err(Error::OutOfRange { call: "the range", offset, length: size, size: length }.into()),
     }
+}
+
+/// How long a call may take, in seconds; infinity is for ever, which is none.
+pub fn time_limit(argument: &'static str, seconds: f64) -> Outcome<Option<Duration>> {
+    if seconds == f64::INFINITY {
+        return Ok(None);
+    }
+    let refuse = |_| invalid(argument, seconds.to_string(), "it is 0 or more, in seconds; INFINITY is for ever");
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(refuse)
 }
 
 /// Runs the body of a function: an error becomes a status and the thread's message, and a panic stops here.
@@ -279,8 +306,10 @@ fn panicked(call: &'static str, payload: Box<dyn Any + Send>) -> cudamem_status 
     let words =
         text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words");
     let words = format!("a defect of libcudamem: {words}");
-    // A payload may panic when it is dropped.
-    let _ = catch_unwind(AssertUnwindSafe(move || drop(payload)));
+    // A payload may panic when it is dropped, and so may what that panic carries: this is leaked.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        core::mem::forget(second);
+    }
     report(call, CUDAMEM_ERROR_PANIC, 0, &words)
 }
 
@@ -393,16 +422,28 @@ mod tests {
     }
 
     #[test]
+    fn times_are_numbers_of_seconds_or_infinite() {
+        assert_eq!(time_limit("seconds", 0.25).ok(), Some(Some(Duration::from_millis(250))));
+        assert_eq!(time_limit("seconds", 0.0).ok(), Some(Some(Duration::ZERO)));
+        assert_eq!(time_limit("seconds", f64::INFINITY).ok(), Some(None));
+        for wrong in [-1.0, f64::NAN, f64::NEG_INFINITY, 1e30] {
+            assert!(time_limit("seconds", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_panic_stops_at_the_boundary_even_one_whose_payload_panics() {
-        struct Bomb;
+        struct Bomb(u32);
         impl Drop for Bomb {
             fn drop(&mut self) {
-                panic!("again");
+                if self.0 > 0 {
+                    std::panic::panic_any(Self(self.0 - 1));
+                }
             }
         }
         assert_eq!(run("t", || panic!("words {}", 7)), CUDAMEM_ERROR_PANIC);
         assert_eq!(last(), "t: a defect of libcudamem: words 7");
-        assert_eq!(run("t", || std::panic::panic_any(Bomb)), CUDAMEM_ERROR_PANIC);
+        assert_eq!(run("t", || std::panic::panic_any(Bomb(2))), CUDAMEM_ERROR_PANIC);
     }
 
     #[repr(C)]

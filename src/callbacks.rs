@@ -1,31 +1,80 @@
-//! The program's functions that are told of errors.
+//! The program's functions that are called when something fails.
 
 use crate::message::c_text;
 use crate::status::{cudamem_status, status_of};
 use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::{DropError, DropErrorHook};
+use std::cell::Cell;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Is called with an error: its status, its message (valid during the call), and what was given along with the function.
 pub type Function = extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void);
 
+/// A function of the program's, with what was given along with it.
 #[derive(Clone, Copy)]
-struct Callback {
-    function: Function,
-    user: *mut c_void,
+pub struct Callback<F> {
+    pub function: F,
+    pub user: *mut c_void,
 }
 
 // SAFETY: the header asks for functions that may be called, with what was given, on any thread.
-unsafe impl Send for Callback {}
+unsafe impl<F: Send> Send for Callback<F> {}
 // SAFETY: as above.
-unsafe impl Sync for Callback {}
+unsafe impl<F: Sync> Sync for Callback<F> {}
+
+impl<F: Copy> Callback<F> {
+    /// Calls the function. A closure that took `user` alone could not go to other threads.
+    pub fn call<R>(&self, call: impl FnOnce(F, *mut c_void) -> R) -> R {
+        call(self.function, self.user)
+    }
+}
+
+/// A function of the program's that runs on this thread.
+struct Running {
+    /// The address of what holds the function.
+    holder: *const (),
+    /// What it was called within.
+    outer: *const Running,
+}
+
+thread_local! {
+    static INNERMOST: Cell<*const Running> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls a function of the program's, which `holder` holds, unless it runs on this thread already: what it calls may fail
+/// in the same way, and would call it without end.
+pub fn call_once<H, R>(holder: &H, call: impl FnOnce() -> R) -> Option<R> {
+    /// Leaves the function.
+    struct Outer(*const Running);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            INNERMOST.set(self.0);
+        }
+    }
+
+    let holder = ptr::from_ref(holder).cast::<()>();
+    let outer = INNERMOST.get();
+    let mut place = outer;
+    // SAFETY: the list is of this thread's calls of this function that have not returned, each on the stack below this one.
+    while let Some(running) = unsafe { place.as_ref() } {
+        if running.holder == holder {
+            return None;
+        }
+        place = running.outer;
+    }
+    let running = Running { holder, outer };
+    let _leaves = Outer(outer);
+    INNERMOST.set(&raw const running);
+    Some(call())
+}
 
 /// A function that may be set and ended at any time.
 pub struct Hook {
     /// Whether there is one: so that errors nobody is told of cost little.
     set: AtomicBool,
-    callback: RwLock<Option<Callback>>,
+    callback: RwLock<Option<Callback<Function>>>,
 }
 
 impl Hook {
@@ -46,7 +95,7 @@ impl Hook {
         // Not under the lock: the function may call the library, and fail there.
         let callback = *self.callback.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Callback { function, user }) = callback {
-            text(&mut |text| function(status, text.as_ptr(), user));
+            call_once(self, || text(&mut |text| function(status, text.as_ptr(), user)));
         }
     }
 }
@@ -65,4 +114,21 @@ pub fn drop_error_hook() -> DropErrorHook {
     Arc::new(|error: &DropError| {
         DROP_ERRORS.call(status_of(&error.error), |tell| tell(&c_text(error.to_string())));
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_not_called_within_itself_but_within_others_and_again() {
+        let (first, second) = (1u8, 2u8);
+        for _ in 0..2 {
+            let inner =
+                call_once(&first, || call_once(&second, || (call_once(&first, || ()), call_once(&second, || ()))));
+            assert_eq!(inner, Some(Some((None, None))));
+        }
+        let _ = std::panic::catch_unwind(|| call_once(&first, || panic!("out of it")));
+        assert_eq!(call_once(&first, || 7), Some(7));
+    }
 }

@@ -141,13 +141,9 @@ unsafe fn path<'call>(path: *const c_char) -> Outcome<&'call str> {
 
 /// How long a call may take: more than nothing; infinity is for ever.
 fn duration(seconds: f64) -> Outcome<Option<Duration>> {
-    let rule = "it is more than 0; INFINITY is for ever";
-    if seconds == f64::INFINITY {
-        return Ok(None);
-    }
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(Some(duration)),
-        _ => Err(invalid("seconds", seconds.to_string(), rule)),
+    match call::time_limit("seconds", seconds)? {
+        Some(Duration::ZERO) => Err(invalid("seconds", seconds.to_string(), "it is more than 0; INFINITY is for ever")),
+        limit => Ok(limit),
     }
 }
 

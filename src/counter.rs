@@ -10,6 +10,7 @@ use crate::handles::cudamem_signals;
 use crate::handles::cudamem_stream;
 use crate::signal::{cudamem_wait_options, narrow, of_bits, wide};
 use crate::status::cudamem_status;
+use core::ffi::c_char;
 use cuda_mem::signal::{Counter, DeviceCounter, SignalWord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -222,8 +223,29 @@ pub extern "C" fn cudamem_counter_get_device_pointer(
     })
 }
 
-/// Destroys a counter, as cudamem_flag_destroy. The null handle is allowed.
+/// Gives a counter a name, as cudamem_flag_set_name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_counter_set_name(counter: cudamem_counter, name: *const c_char) -> cudamem_status {
+    run("cudamem_counter_set_name", || {
+        // SAFETY: the header's rule for texts.
+        let name = unsafe { call::name(name) }?;
+        with!(&*object("counter", counter)?, counter => counter.set_name(name));
+        Ok(())
+    })
+}
+
+/// Destroys a counter. What waits for it ends as with cudamem_flag_destroy. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_destroy(counter: cudamem_counter) -> cudamem_status {
-    run("cudamem_counter_destroy", || destroy("counter", counter, drop_object))
+    run("cudamem_counter_destroy", || {
+        if let Ok(counter) = object("counter", counter) {
+            // As in `cudamem_flag_destroy`.
+            match &*counter {
+                AnyCounter::Narrow(Counted::ByDevice(counter)) => counter.close(),
+                AnyCounter::Wide(Counted::ByDevice(counter)) => counter.close(),
+                AnyCounter::Narrow(Counted::ByCpu(_)) | AnyCounter::Wide(Counted::ByCpu(_)) => {}
+            }
+        }
+        destroy("counter", counter, drop_object)
+    })
 }

@@ -4,7 +4,9 @@
 
 use crate::call::{Options, Out, Outcome, fill, invalid, out, run};
 use crate::library::driver;
+use crate::message::text_field;
 use crate::status::cudamem_status;
+use core::ffi::c_char;
 use core::mem::size_of;
 use cuda_mem::{Device, Feature, Support};
 
@@ -19,9 +21,9 @@ pub struct cudamem_device_info {
     /// The device's identity: the same in every process and every API.
     pub uuid: [u8; 16],
     /// The device's name, which ends with a zero.
-    pub name: [u8; 256],
+    pub name: [c_char; 256],
     /// The device's PCI address as domain:bus:device.function, which ends with a zero.
-    pub pci_bus_id: [u8; 32],
+    pub pci_bus_id: [c_char; 32],
 }
 
 // SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 bytes.
@@ -93,21 +95,12 @@ pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudame
             size: size_of::<cudamem_device_info>(),
             total_memory: device.total_memory()? as u64,
             uuid: device.uuid()?.0,
-            name: characters(&device.name()?),
-            pci_bus_id: characters(&device.pci_bus_id()?),
+            name: text_field(&device.name()?),
+            pci_bus_id: text_field(&device.pci_bus_id()?),
         };
         // SAFETY: the header's rule for results.
         unsafe { fill("info", info, answer) }
     })
-}
-
-/// A text in a field, which ends with a zero also where it is cut off.
-fn characters<const N: usize>(text: &str) -> [u8; N] {
-    let mut field = [0; N];
-    let most = text.len().min(N - 1);
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    field[..end].copy_from_slice(&text.as_bytes()[..end]);
-    field
 }
 
 /// Tells whether a device supports a feature, one of CUDAMEM_FEATURE_... : support becomes one of CUDAMEM_SUPPORT_... .
@@ -136,17 +129,4 @@ pub extern "C" fn cudamem_device_can_access_peer(ordinal: i32, other: i32, can: 
         can.write(device(ordinal)?.can_access_peer(&device(other)?)?);
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_end_with_a_zero_and_with_a_whole_character() {
-        assert_eq!(characters::<4>("abc"), *b"abc\0");
-        assert_eq!(characters::<4>("abcd"), *b"abc\0");
-        assert_eq!(characters::<4>("abé"), *b"ab\0\0");
-        assert_eq!(characters::<1>("a"), [0]);
-    }
 }

@@ -79,6 +79,18 @@ pub extern "C" fn cudamem_event_synchronize(event: cudamem_event) -> cudamem_sta
     run("cudamem_event_synchronize", || Ok(object("event", event)?.synchronize()?))
 }
 
+/// As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+///
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_event_synchronize_for(event: cudamem_event, seconds: f64) -> cudamem_status {
+    run("cudamem_event_synchronize_for", || {
+        let limit = call::time_limit("seconds", seconds)?;
+        let event = object("event", event)?;
+        Ok(limit.map_or_else(|| event.synchronize(), |limit| event.synchronize_for(limit))?)
+    })
+}
+
 /// Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_elapsed(

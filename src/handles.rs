@@ -189,3 +189,19 @@ pub struct cudamem_listener {
     /// 0 for the null handle.
     pub id: u64,
 }
+
+/// A ring of frames.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_frame_ring {
+    /// 0 for the null handle.
+    pub id: u64,
+}
+
+/// A frame that the CPU fills.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct cudamem_frame {
+    /// 0 for the null handle.
+    pub id: u64,
+}

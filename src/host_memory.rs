@@ -30,6 +30,8 @@ pub const CUDAMEM_REGISTER_IO_MEMORY: u32 = 2;
 struct Lent {
     start: NonNull<u8>,
     size: usize,
+    /// Nobody is told.
+    borrowed: bool,
     #[expect(dead_code, reason = "held for its drop")]
     owner: Arc<Owner>,
 }
@@ -48,10 +50,15 @@ unsafe impl HostOwner for Lent {
     fn length(&self) -> usize {
         self.size
     }
+
+    fn is_borrowed(&self) -> bool {
+        self.borrowed
+    }
 }
 
 /// Registers size bytes of the program's memory at pointer, and uses them as a buffer. They must stay allocated, and be used through
-/// the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done;
+/// the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done,
+/// or which happens later, on any thread, if queued work waits for the CPU then;
 /// where release is NULL, until that end. Pages are locked, one by one: some 0.1 ms for each MiB. flags is CUDAMEM_REGISTER_...
 /// combined by |. After a failure release is not called.
 ///
@@ -80,7 +87,7 @@ pub unsafe extern "C" fn cudamem_buffer_register(
         settings.read_only = flags & CUDAMEM_REGISTER_READ_ONLY != 0;
         settings.io_memory = flags & CUDAMEM_REGISTER_IO_MEMORY != 0;
         let owner = Owner::new(release, user);
-        let lent = Lent { start, size, owner: owner.clone() };
+        let lent = Lent { start, size, borrowed: release.is_none(), owner: owner.clone() };
         let registered = RegisteredMemory::new(stream.context(), lent, settings)?;
         buffer.write(call::new_handle(Memory::new(registered.buffer(&stream)?.into_any()))?);
         owner.arm();

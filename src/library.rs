@@ -32,7 +32,8 @@ unsafe impl Options for cudamem_load_options {
 }
 
 /// Is told of an error: its status, its message, which is valid during the call, and what was set along with the function.
-/// It may be called by any thread, also by several at once, and must not unwind.
+/// It may be called by any thread, also by several at once, and must not unwind. It may call this library: of what fails in such
+/// a call it is not told, since it is running already; the call's own status says it.
 pub type cudamem_error_callback =
     Option<extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void)>;
 

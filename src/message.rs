@@ -3,7 +3,7 @@
 use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
 use core::ffi::{CStr, c_char};
 use core::ptr;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 
 struct Last {
@@ -12,15 +12,36 @@ struct Last {
     text: Option<CString>,
 }
 
+/// The last failure of a thread that has ended what it kept: in `atexit`, and in destructors of the thread's other data.
+#[derive(Clone, Copy)]
+struct Late {
+    status: cudamem_status,
+    driver_code: i32,
+    text: [c_char; 512],
+}
+
 thread_local! {
     static LAST: RefCell<Last> =
         const { RefCell::new(Last { status: CUDAMEM_SUCCESS, driver_code: 0, text: None }) };
+    /// It has no destructor, so it is there until the thread's memory goes.
+    static LATE: Cell<Late> = const { Cell::new(Late { status: CUDAMEM_SUCCESS, driver_code: 0, text: [0; 512] }) };
 }
 
 /// Text for C, which ends at the first zero byte: there are none within.
 pub fn c_text(mut text: String) -> CString {
     text.retain(|letter| letter != '\0');
     CString::new(text).unwrap_or_default()
+}
+
+/// A text in a field, which ends with a zero also where it is cut off.
+pub fn text_field<const N: usize>(text: &str) -> [c_char; N] {
+    let mut field = [0; N];
+    let most = text.len().min(N - 1);
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    for (place, byte) in field.iter_mut().zip(text[..end].bytes()) {
+        *place = byte as c_char;
+    }
+    field
 }
 
 /// Keeps a failure, and lends its text to `report`, which is the program's function.
@@ -33,18 +54,68 @@ pub fn set(status: cudamem_status, driver_code: i32, text: String, report: impl 
 }
 
 fn keep(status: cudamem_status, driver_code: i32, text: CString) {
-    // A thread that is ending has no message left to set.
-    let _ = LAST.try_with(|last| last.replace(Last { status, driver_code, text: Some(text) }));
+    if LAST.try_with(|_| ()).is_err() {
+        LATE.set(Late { status, driver_code, text: text_field(&text.to_string_lossy()) });
+        return;
+    }
+    LAST.with(|last| last.replace(Last { status, driver_code, text: Some(text) }));
 }
 
 pub fn last_text() -> *const c_char {
-    LAST.try_with(|last| last.borrow().text.as_ref().map_or(ptr::null(), |text| text.as_ptr())).unwrap_or(ptr::null())
+    let late = |late: &Cell<Late>| match late.get().status {
+        CUDAMEM_SUCCESS => ptr::null(),
+        // SAFETY: the cell is there as long as the thread.
+        _ => unsafe { (&raw const (*late.as_ptr()).text).cast() },
+    };
+    LAST.try_with(|last| last.borrow().text.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
+        .unwrap_or_else(|_| LATE.with(late))
 }
 
 pub fn last_status() -> cudamem_status {
-    LAST.try_with(|last| last.borrow().status).unwrap_or(CUDAMEM_SUCCESS)
+    LAST.try_with(|last| last.borrow().status).unwrap_or_else(|_| LATE.get().status)
 }
 
 pub fn last_driver_code() -> i32 {
-    LAST.try_with(|last| last.borrow().driver_code).unwrap_or(0)
+    LAST.try_with(|last| last.borrow().driver_code).unwrap_or_else(|_| LATE.get().driver_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field<const N: usize>(text: &str) -> [u8; N] {
+        text_field::<N>(text).map(|letter| letter as u8)
+    }
+
+    #[test]
+    fn fields_end_with_a_zero_and_with_a_whole_character() {
+        assert_eq!(field("abc"), *b"abc\0");
+        assert_eq!(field("abcd"), *b"abc\0");
+        assert_eq!(field("abé"), *b"ab\0\0");
+        assert_eq!(field("a"), [0]);
+    }
+
+    #[test]
+    fn a_thread_that_ends_still_learns_of_failures() {
+        /// Ends after the thread's last failure, which is younger.
+        struct Older;
+        impl Drop for Older {
+            fn drop(&mut self) {
+                assert!(LAST.try_with(|_| ()).is_err(), "this is to run late");
+                set(7, 3, "wörds".to_owned(), |_| ());
+                assert_eq!((last_status(), last_driver_code()), (7, 3));
+                // SAFETY: the thread's text.
+                assert_eq!(unsafe { CStr::from_ptr(last_text()) }.to_str(), Ok("wörds"));
+                SEEN.set(()).expect("this is the only one");
+            }
+        }
+        static SEEN: std::sync::OnceLock<()> = std::sync::OnceLock::new();
+        thread_local! { static OLDER: Older = const { Older }; }
+        let thread = std::thread::spawn(|| {
+            OLDER.with(|_| ());
+            set(1, 2, "before".to_owned(), |_| ());
+        });
+        thread.join().expect("it fails in no way");
+        assert_eq!(SEEN.get(), Some(&()));
+    }
 }

@@ -6,7 +6,8 @@
 //!
 //! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run, text};
+use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
+use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
@@ -18,7 +19,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use core::ops::Deref;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{Figure, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
+use cuda_mem::pool::{Figure, Flow, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
 use std::sync::Arc;
 
 /// A stream may have another's memory when an event that was recorded after the free has passed; and where the pool would
@@ -35,7 +36,8 @@ pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
 
 /// Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
-/// and free are in bytes; attempt counts the calls for one allocation from 0. It must not unwind.
+/// and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
+/// same pool fails without another call of it. It must not unwind.
 pub type cudamem_out_of_memory_callback =
     Option<extern "C" fn(requested: usize, free: usize, attempt: u32, user: *mut c_void) -> bool>;
 
@@ -74,20 +76,12 @@ unsafe impl Options for cudamem_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-struct OutOfMemory {
-    function: extern "C" fn(usize, usize, u32, *mut c_void) -> bool,
-    user: *mut c_void,
-}
+type OutOfMemory = Callback<extern "C" fn(usize, usize, u32, *mut c_void) -> bool>;
 
-// SAFETY: the header asks for functions that may be called, with what was given, on any thread.
-unsafe impl Send for OutOfMemory {}
-// SAFETY: as above.
-unsafe impl Sync for OutOfMemory {}
-
-impl OutOfMemory {
-    fn call(&self, info: &OutOfMemoryInfo) -> bool {
-        (self.function)(info.requested, info.free, info.attempt, self.user)
-    }
+/// Asks the program's function, unless it runs already.
+fn make_room(asked: &OutOfMemory, info: &OutOfMemoryInfo) -> bool {
+    let call = || asked.call(|function, user| function(info.requested, info.free, info.attempt, user));
+    call_once(asked, call).unwrap_or(false)
 }
 
 pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
@@ -138,7 +132,7 @@ impl cudamem_pool_options {
         }
         if let Some(function) = self.on_out_of_memory {
             let hook = OutOfMemory { function, user: self.user };
-            settings.on_out_of_memory = Some(Arc::new(move |info| hook.call(info)));
+            settings.on_out_of_memory = Some(Arc::new(move |info| make_room(&hook, info)));
         }
         Ok(settings)
     }
@@ -206,6 +200,25 @@ impl From<Figure> for cudamem_figure {
     }
 }
 
+/// What came and went over the life of a pool. How much there was at most is not known; a statistics resource before the pool
+/// knows (cudamem_resource_create_statistics).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_flow {
+    /// What there is now.
+    pub current: u64,
+    /// All that ever came.
+    pub total: u64,
+    /// All that ever went.
+    pub freed: u64,
+}
+
+impl From<Flow> for cudamem_flow {
+    fn from(Flow { current, total, freed, .. }: Flow) -> Self {
+        Self { current, total, freed }
+    }
+}
+
 /// What a pool has and does: bytes, unless it is called a count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -213,12 +226,12 @@ pub struct cudamem_pool_statistics {
     /// sizeof(cudamem_pool_statistics), set by the program.
     pub size: usize,
     /// What was asked for in the blocks that there are.
-    pub requested: cudamem_figure,
+    pub requested: cudamem_flow,
     /// The sizes of the blocks that there are.
-    pub allocated: cudamem_figure,
+    pub allocated: cudamem_flow,
     /// How many blocks there are: a count.
-    pub blocks: cudamem_figure,
-    /// What blocks use, and what is kept by threads or waits for work.
+    pub blocks: cudamem_flow,
+    /// What blocks use, and what threads keep.
     pub active: cudamem_figure,
     /// What is free in regions that hold blocks.
     pub inactive_split: cudamem_figure,
@@ -228,11 +241,12 @@ pub struct cudamem_pool_statistics {
     pub regions: cudamem_figure,
     /// What threads keep.
     pub in_fronts: u64,
-    /// Freed memory that waits for work.
+    /// Freed memory that waits for work, which is asked for these figures.
     pub pending: u64,
-    /// The largest free range.
+    /// The largest free range, where what threads keep is free too.
     pub largest_free: u64,
-    /// Which part of the free memory lies outside of the largest free range: 0 to 1.
+    /// Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
+    /// What threads keep is free. 0 to 1.
     pub fragmentation: f64,
     /// How many events were recorded: a count.
     pub events_recorded: u64,
@@ -337,8 +351,7 @@ pub unsafe extern "C" fn cudamem_pool_set_name(
 ) -> cudamem_status {
     run("cudamem_pool_set_name", || {
         // SAFETY: the header's rule for texts.
-        let name = unsafe { text("name", name) }?;
-        let name = name.ok_or_else(|| invalid("name", "NULL", "it is a text"))?;
+        let name = unsafe { call::name(name) }?;
         if self::pool(pool)?.set_name(device_pointer, name) {
             return Ok(());
         }

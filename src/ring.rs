@@ -20,7 +20,7 @@ use crate::handles::cudamem_signals;
 use crate::handles::cudamem_stream;
 use crate::signal::{cudamem_wait_options, placement};
 use crate::status::cudamem_status;
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -338,6 +338,17 @@ pub extern "C" fn cudamem_ring_record_use(ring: cudamem_ring, stream: cudamem_st
     run("cudamem_ring_record_use", || {
         let (ring, stream) = (object("ring", ring)?, object("stream", stream)?);
         with!(&*ring.lock(), end => end.record_use(&stream));
+        Ok(())
+    })
+}
+
+/// Gives a ring a name, as cudamem_flag_set_name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_ring_set_name(ring: cudamem_ring, name: *const c_char) -> cudamem_status {
+    run("cudamem_ring_set_name", || {
+        // SAFETY: the header's rule for texts.
+        let name = unsafe { call::name(name) }?;
+        with!(&*object("ring", ring)?.lock(), end => end.set_name(name));
         Ok(())
     })
 }

@@ -12,12 +12,17 @@
 //!     mapped memory                cudamem_mapped_export               cudamem_mapped_import
 //!     an event                     cudamem_event_export                cudamem_event_import
 //!
+//! An export reaches the whole allocation that a buffer is of, whatever part it names. So a block of cudamem_resource_create_pool
+//! and its like, which is a part of a larger allocation, is not exported: allocate what is to be shared from the resource behind.
+//! A pool of the driver's is shared as a whole, with blocks that are freed and allocated anew.
+//!
 //! The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
 //! driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
 //! that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
 //!
 //! An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
-//! another device is CUDAMEM_ERROR_DESCRIPTOR. A pool's export brings a key along, with which descriptors of its memory are
+//! another device is CUDAMEM_ERROR_DESCRIPTOR. A process knows its own pools by their files, by kcmp, which a sandbox has to
+//! permit to a process that makes shareable pools and imports others. A pool's export brings a key along, with which descriptors of its memory are
 //! signed: who has it may use all memory of the pool. Do not send it to others.
 //!
 //! File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
@@ -96,7 +101,8 @@ fn without_files(descriptor: Descriptor) -> cuda_mem::Result<Shared> {
 /// Exports a buffer's memory, or the part of it that the buffer is: of a pool made with CUDAMEM_DRIVER_POOL_SHAREABLE, of
 /// cudamem_resource_create_device, or imported, which is passed on. Waits for the buffer's work so far.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared, as that of a
+/// pool cannot which divides the allocations of another resource.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_buffer_export", || {
@@ -112,7 +118,7 @@ pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_
 /// the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
-/// chunks.
+/// chunks; CUDAMEM_ERROR_UNSUPPORTED if it is a block of a pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_export_virtual(
     buffer: cudamem_buffer,

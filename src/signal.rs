@@ -29,6 +29,7 @@ use crate::handles::cudamem_text;
 use crate::resource::Resource;
 use crate::status::cudamem_status;
 use crate::text::new_text;
+use core::ffi::c_char;
 use core::mem::size_of;
 use core::time::Duration;
 use cuda_mem::signal::{Comparison, Flag, Placement, Signals, WaitPolicy, Waiter};
@@ -101,8 +102,8 @@ pub extern "C" fn cudamem_signals_get_missing(
     })
 }
 
-/// Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of:
-/// kernels and streams that wait for a flag have to be released before. The null handle is allowed.
+/// Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of.
+/// Streams that wait for a flag are released; kernels that wait for one have to be before. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_signals_destroy(signals: cudamem_signals) -> cudamem_status {
     run("cudamem_signals_destroy", || destroy("signals", signals, drop_object))
@@ -284,7 +285,7 @@ pub extern "C" fn cudamem_flag_store(flag: cudamem_flag, value: u64) -> cudamem_
 /// of CUDAMEM_COMPARE_...; options may be NULL. A word that changes back may be missed.
 ///
 /// Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if no word can ever compare so;
-/// CUDAMEM_ERROR_DRIVER if the device has failed.
+/// CUDAMEM_ERROR_CLOSED if another thread destroys the flag; CUDAMEM_ERROR_DRIVER if the device has failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_flag_wait(
     flag: cudamem_flag,
@@ -379,9 +380,29 @@ pub extern "C" fn cudamem_flag_get_place(flag: cudamem_flag, place: Out<'_, i32>
     })
 }
 
-/// Destroys a flag. Kernels and streams that wait for it have to be released before; its memory stays until the work that it
-/// was told of is done. The null handle is allowed.
+/// Gives a flag a name, for errors and for reports of waits that take long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_flag_set_name(flag: cudamem_flag, name: *const c_char) -> cudamem_status {
+    run("cudamem_flag_set_name", || {
+        // SAFETY: the header's rule for texts.
+        let name = unsafe { call::name(name) }?;
+        with!(&*object("flag", flag)?, flag => flag.set_name(name));
+        Ok(())
+    })
+}
+
+/// Destroys a flag. A wait of another thread for it fails with CUDAMEM_ERROR_CLOSED. A stream that waits for it goes on: when a
+/// queued write of another stream satisfies the wait, or else at once. Then nobody satisfied the wait, and the stream's next
+/// cudamem_stream_synchronize, access to memory, or wait fails with CUDAMEM_ERROR_CLOSED. The flag's memory stays until the work
+/// that it was told of is done. Kernels of the program that wait for it have to be released before, or to give up in time. The
+/// null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_destroy(flag: cudamem_flag) -> cudamem_status {
-    run("cudamem_flag_destroy", || destroy("flag", flag, drop_object))
+    run("cudamem_flag_destroy", || {
+        if let Ok(flag) = object("flag", flag) {
+            // Another thread may wait for it, and its end is that of the wait.
+            with!(&*flag, flag => flag.close());
+        }
+        destroy("flag", flag, drop_object)
+    })
 }

@@ -6,6 +6,7 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::frames::FrameError;
 use cuda_mem::ipc::ChannelError;
 use cuda_mem::signal::SignalError;
 use cuda_mem::view::ViewError;
@@ -33,7 +34,7 @@ pub const CUDAMEM_ERROR_OUT_OF_RANGE: cudamem_status = 7;
 pub const CUDAMEM_ERROR_MISALIGNED: cudamem_status = 8;
 /// The driver, the library or the device cannot do this.
 pub const CUDAMEM_ERROR_UNSUPPORTED: cudamem_status = 9;
-/// A defect of libcudamem: the call was given up. Please report it with the message.
+/// A panic. In a function of libcudamem it is a defect: the call was given up, please report it with the message.
 pub const CUDAMEM_ERROR_PANIC: cudamem_status = 10;
 /// A handle is null, of another kind, was destroyed, or was never made. Nothing was touched.
 pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
@@ -45,7 +46,7 @@ pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
 pub const CUDAMEM_ERROR_TIMED_OUT: cudamem_status = 14;
 /// Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where.
 pub const CUDAMEM_ERROR_DAMAGED: cudamem_status = 15;
-/// The other process has closed the channel, or is gone.
+/// The other process has closed the channel, or is gone; or a flag or counter that was waited for has been destroyed.
 pub const CUDAMEM_ERROR_CLOSED: cudamem_status = 16;
 /// A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one.
 pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 17;
@@ -98,8 +99,16 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::Panicked { .. } => CUDAMEM_ERROR_PANIC,
+        Error::WaitTimedOut(_) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Signal(error) if matches!(**error, SignalError::Abandoned { .. } | SignalError::Closed { .. }) => {
+            CUDAMEM_ERROR_CLOSED
+        }
         Error::Signal(_) | Error::Damaged(_) => CUDAMEM_ERROR_DAMAGED,
+        Error::Frame(FrameError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Frame(FrameError::RingDropped { .. } | FrameError::Abandoned { .. }) => CUDAMEM_ERROR_CLOSED,
+        Error::Frame(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
         Error::Channel(ChannelError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Channel(ChannelError::Closed { .. } | ChannelError::Cut { .. }) => CUDAMEM_ERROR_CLOSED,
         Error::Channel(_) => CUDAMEM_ERROR_CHANNEL,

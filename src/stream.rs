@@ -3,6 +3,7 @@
 //! Work given to one stream is done in order.
 
 use crate::call::{self, Options, Out, destroy, drop_object, handle_type, invalid, object, options, out, run};
+use crate::callbacks::Callback;
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_event;
@@ -104,6 +105,19 @@ pub extern "C" fn cudamem_stream_synchronize(stream: cudamem_stream) -> cudamem_
     run("cudamem_stream_synchronize", || Ok(object("stream", stream)?.synchronize()?))
 }
 
+/// As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+///
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
+/// the library knows. CUDAMEM_ERROR_DRIVER if work failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_stream_synchronize_for(stream: cudamem_stream, seconds: f64) -> cudamem_status {
+    run("cudamem_stream_synchronize_for", || {
+        let limit = call::time_limit("seconds", seconds)?;
+        let stream = object("stream", stream)?;
+        Ok(limit.map_or_else(|| stream.synchronize(), |limit| stream.synchronize_for(limit))?)
+    })
+}
+
 /// Tells whether all work given to the stream so far is done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
@@ -131,20 +145,6 @@ pub extern "C" fn cudamem_stream_join(stream: cudamem_stream, other: cudamem_str
 /// A function of the host that a stream runs, with what was given along with it.
 pub type cudamem_host_function = Option<extern "C" fn(user: *mut c_void)>;
 
-struct HostCall {
-    function: extern "C" fn(*mut c_void),
-    user: *mut c_void,
-}
-
-// SAFETY: the header asks for a function that may be called, with what was given, on another thread.
-unsafe impl Send for HostCall {}
-
-impl HostCall {
-    fn run(self) {
-        (self.function)(self.user);
-    }
-}
-
 /// Runs a function on the host, on a thread of the driver, when all earlier work of the stream is done; later work waits for
 /// it. The function must call neither CUDA nor this library, and must not unwind.
 ///
@@ -159,8 +159,8 @@ pub extern "C" fn cudamem_stream_launch_host_function(
         let Some(function) = function else {
             return Err(invalid("function", "NULL", "it is the function to be called"));
         };
-        let call = HostCall { function, user };
-        Ok(object("stream", stream)?.launch_host_function(move || call.run())?)
+        let callback = Callback { function, user };
+        Ok(object("stream", stream)?.launch_host_function(move || callback.call(|function, user| function(user)))?)
     })
 }
 

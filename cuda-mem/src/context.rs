@@ -1,17 +1,28 @@
 //! Contexts, and which of them is current.
 
+use crate::beside_captures::relaxed;
+use crate::cpu_released::{DeviceWait, Pending};
+use crate::deferred::ContextState;
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
-use crate::waiting::{self, Target};
+use crate::later::{check_outside, drop_later, inside_host_function};
+use crate::signal::armed;
+use crate::waiting::{self, Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
+use core::sync::atomic::Ordering;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
 use once_cell::sync::OnceCell;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a kernel that is first needed waits for a quiet moment.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What keeps a borrowed handle of another library alive.
 pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
@@ -39,9 +50,8 @@ struct Inner {
     id: Option<u64>,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
-    differ_kernel: OnceCell<Kernel>,
-    signal_kernels: OnceCell<SignalKernels>,
-    strided_kernels: OnceCell<StridedKernels>,
+    /// Shared with all other values for the same context.
+    state: Arc<ContextState>,
 }
 
 enum Ownership {
@@ -116,16 +126,8 @@ impl Context {
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
-        let inner = Inner {
-            device: device.clone(),
-            raw,
-            id,
-            ownership,
-            drop_errors: Arc::default(),
-            differ_kernel: OnceCell::new(),
-            signal_kernels: OnceCell::new(),
-            strided_kernels: OnceCell::new(),
-        };
+        let state = ContextState::of(device.driver().library(), raw.addr(), id);
+        let inner = Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), state };
         Self { inner: Arc::new(inner) }
     }
 
@@ -157,21 +159,17 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The context has been destroyed, or the driver has shut down.
+    /// The context has been destroyed, or the driver has shut down. The thread is in a host function.
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
-        let bound = Bound::keep_current(self.driver(), self.inner.raw)?;
-        // A real driver takes a destroyed context for a push, and breaks its heap with the pop.
-        if bound.is_none() && self.liveness() == Liveness::Gone {
-            let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
-            return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
-        }
-        bound.map_or_else(|| Bound::push(self.driver(), self.inner.raw), Ok)
+        check_outside()?;
+        self.inner.bind()
     }
 
     /// An error if the context has ended: the driver crashes over what was made in it.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
+        check_outside()?;
         let code = match self.liveness() {
             Liveness::Alive => return Ok(()),
             Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
@@ -180,17 +178,26 @@ impl Context {
         Err(DriverError { call: "cuCtxGetId", code }.into())
     }
 
-    /// Waits for all work of the context.
+    /// Waits for all work of the context. The driver holds the context's lock while it waits, and other threads' calls wait
+    /// behind that. So this first waits, without the lock, for a moment when no work waits for the CPU, as host functions
+    /// and waits for flags do. If there is no such moment in ten seconds, the driver waits for that work too.
     ///
     /// # Errors
     ///
     /// Earlier work failed.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        let (cuda, _current) = (self.driver().raw(), self.bind()?);
-        // SAFETY: the context is current.
-        let wait = || unsafe { call!(cuda.cuCtxSynchronize()) };
-        waiting::during(&"Context::synchronize", Target::context(self), wait)
+        let wait = || {
+            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
+            let (cuda, _current) = (self.driver().raw(), self.bind()?);
+            // SAFETY: the context is current.
+            let done = unsafe { call!(cuda.cuCtxSynchronize()) };
+            drop(quiet);
+            done
+        };
+        let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
+        self.free_deferred();
+        done
     }
 
     /// Free and whole memory of the device, in bytes.
@@ -200,11 +207,25 @@ impl Context {
     /// The driver refuses.
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
-        let (cuda, _current) = (self.driver().raw(), self.bind()?);
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are writable and the context is current.
-        unsafe { call!(cuda.cuMemGetInfo_v2(&mut free, &mut total)) }?;
-        Ok(MemoryInfo { free, total })
+        self.free_deferred();
+        self.inner.memory_info()
+    }
+
+    /// Loads the kernels of this crate, which otherwise happens when they are first needed: comparisons, strided copies,
+    /// and [`SignalKernels`](crate::signal::SignalKernels).
+    ///
+    /// The driver waits for all work of the context when it loads a kernel. While queued work waits for the CPU, no kernel
+    /// can be loaded, so the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context loads
+    /// them all. A program that brings its own work of that sort, such as a kernel that waits for the CPU, calls this before.
+    ///
+    /// # Errors
+    ///
+    /// Queued work waits for the CPU, and did so for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
+    #[doc(alias = "cuModuleLoadData")]
+    pub fn load_kernels(&self) -> Result<()> {
+        self.differ_kernel()?;
+        self.signal_kernels()?;
+        self.strided_kernels().map(drop)
     }
 
     /// The device.
@@ -244,24 +265,92 @@ impl Context {
 
     /// The kernel that compares memory, loaded when it is first needed.
     pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
-        self.kept(&self.inner.differ_kernel, kernels::differ).copied()
+        self.kept(&self.state().kernels.differ, kernels::differ).copied()
     }
 
     /// The kernels of [`signal`](crate::signal), loaded when they are first needed.
     pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
-        self.kept(&self.inner.signal_kernels, kernels::signal)
+        self.kept(&self.state().kernels.signal, kernels::signal)
     }
 
     /// The kernels of strided copies, loaded when they are first needed.
     pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
-        self.kept(&self.inner.strided_kernels, kernels::strided)
+        self.kept(&self.state().kernels.strided, kernels::strided)
     }
 
     fn kept<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&cuda_sys::Driver) -> Result<T>) -> Result<&'a T> {
+        if let Some(kernels) = place.get() {
+            return Ok(kernels);
+        }
+        // A load waits for all work.
+        let _quiet = self.quiet_moment(&"Context::load_kernels", Some(PATIENCE)).ok_or(Error::InvalidArgument {
+            call: "Context::load_kernels",
+            argument: "the context",
+            value: "queued work waits for the CPU".into(),
+            rule: "kernels are loaded while no host function is queued: call it before",
+        })?;
         place.get_or_try_init(|| {
             let _current = self.bind()?;
             load(self.driver().raw())
         })
+    }
+
+    /// Waits for a moment when no queued work waits for the CPU, for a time at most.
+    pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<DeviceWait<'_>> {
+        let released = &self.state().released;
+        let begin = Instant::now();
+        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.works();
+        let wait = || {
+            loop {
+                let quiet = released.enter_after_pending(can_come);
+                let armed = self.inner.armed();
+                if quiet.is_some() && !armed {
+                    return quiet;
+                }
+                drop(quiet);
+                if !can_come() {
+                    return None;
+                }
+                if armed {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        };
+        self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
+    }
+
+    /// Announces work that waits for the CPU, before it is queued. Kernels are loaded before the first: later there may be
+    /// no quiet moment.
+    pub(crate) fn begin_cpu_released(&self) -> Pending {
+        let state = self.state();
+        if !state.kernels.wanted.swap(true, Ordering::Relaxed)
+            && let Some(_quiet) = self.try_quiet()
+        {
+            let _relaxed = relaxed(self.driver());
+            // Who needs a kernel that cannot be loaded is told then.
+            let _ = self.load_kernels();
+        }
+        self.free_deferred();
+        state.released.begin()
+    }
+
+    /// Lets a call that waits for all work of the context begin, if no queued work waits for the CPU.
+    pub(crate) fn try_quiet(&self) -> Option<DeviceWait<'_>> {
+        self.inner.try_quiet()
+    }
+
+    /// Whether queued work waits for the CPU now.
+    pub(crate) fn waits_for_cpu(&self) -> bool {
+        self.state().released.is_pending() || self.inner.armed()
+    }
+
+    pub(crate) fn state(&self) -> &ContextState {
+        &self.inner.state
+    }
+
+    /// In a quiet moment, does the frees that were put off (see [`deferred`](crate::deferred)). Whether there were any.
+    pub(crate) fn free_deferred(&self) -> bool {
+        self.inner.free_deferred()
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {
@@ -271,14 +360,18 @@ impl Context {
     /// For drops: runs `end` with the context current. A context or driver that has ended is quiet, any other error
     /// is kept.
     pub(crate) fn end(&self, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
+        if let Err(error) = self.while_alive(end) {
+            self.inner.drop_errors.push(doing, error);
+        }
+    }
+
+    /// Runs `end` with the context current. A context or driver that has ended is quiet.
+    pub(crate) fn while_alive(&self, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) -> Result<()> {
         if self.liveness() != Liveness::Alive {
-            return;
+            return Ok(());
         }
-        let result = self.bind().and_then(|_current| end(self.driver().raw()));
-        match result {
-            Err(error) if !error.is_teardown() => self.inner.drop_errors.push(doing, error),
-            _ => {}
-        }
+        let ended = self.bind().and_then(|_current| end(self.driver().raw()));
+        ended.or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
     }
 }
 
@@ -294,6 +387,83 @@ pub(crate) enum Liveness {
 }
 
 impl Inner {
+    fn bind(&self) -> Result<Bound<'_>> {
+        let driver = self.device.driver();
+        let bound = Bound::keep_current(driver, self.raw)?;
+        // A real driver takes a destroyed context for a push, and breaks its heap with the pop.
+        if bound.is_none() && self.liveness() == Liveness::Gone {
+            let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+            return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
+        }
+        bound.map_or_else(|| Bound::push(driver, self.raw), Ok)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo> {
+        let (cuda, _current) = (self.device.driver().raw(), self.bind()?);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are writable and the context is current.
+        unsafe { call!(cuda.cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok(MemoryInfo { free, total })
+    }
+
+    /// Whether queued work still goes on: in a context that has ended, or is broken, host functions are not called any more.
+    fn works(&self) -> bool {
+        self.liveness() == Liveness::Alive && self.memory_info().is_ok()
+    }
+
+    fn free_deferred(&self) -> bool {
+        if !self.state.has_deferred() {
+            return false;
+        }
+        match self.liveness() {
+            Liveness::Alive => self.try_quiet().is_some_and(|wait| self.free_now(&self.state, wait)),
+            Liveness::Gone => {
+                self.state.forget_deferred();
+                false
+            }
+            Liveness::DriverGone => false,
+        }
+    }
+
+    /// Before the end of the last value for the context: does the frees that were put off. Where the context ends too, what
+    /// waits for the CPU comes before, for the driver holds its lock while it waits.
+    fn finish_deferred(&mut self) {
+        let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
+        let waits = state.has_deferred() || !matches!(self.ownership, Ownership::Borrowed(_));
+        if !waits || self.liveness() != Liveness::Alive {
+            return;
+        }
+        let target = Target {
+            what: What::Context,
+            stream: 0,
+            context: (self.raw.addr(), self.id),
+            device: self.device.ordinal(),
+        };
+        let wait = || state.released.enter_after_pending(|| self.works());
+        if let Some(wait) = waiting::during(&"the end of a context", target, wait) {
+            self.free_now(&state, wait);
+        }
+    }
+
+    /// Lets a call that waits for all work of the context begin, if no queued work waits for the CPU.
+    fn try_quiet(&self) -> Option<DeviceWait<'_>> {
+        // In this order: a stream that is armed later waits until the call is over.
+        let wait = self.state.released.enter()?;
+        if self.armed() { None } else { Some(wait) }
+    }
+
+    /// Whether a stream waits for a flag, counter or ring, which the CPU may have to write.
+    fn armed(&self) -> bool {
+        armed::armed_anywhere(self.device.driver(), (self.raw.addr(), self.id))
+    }
+
+    /// Does the frees that were put off. Whether there were any.
+    fn free_now(&self, state: &ContextState, wait: DeviceWait<'_>) -> bool {
+        let done = self.bind().map(|_current| state.free_all(self.device.driver())).unwrap_or_default();
+        drop(wait);
+        !done.is_empty()
+    }
+
     /// A real driver crashes when a stream of a destroyed context is destroyed, and lets a destroyed context be pushed;
     /// its number is the one thing that may be asked for at any time.
     fn liveness(&self) -> Liveness {
@@ -352,11 +522,21 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self {
+                device: self.device.clone(),
+                raw: self.raw,
+                id: self.id,
+                ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
+                drop_errors: self.drop_errors.clone(),
+                state: core::mem::take(&mut self.state),
+            });
+        }
+        self.finish_deferred();
         let liveness = self.liveness();
         let driver = self.device.driver();
         let cuda = driver.raw();
-        let teardown = driver.teardown();
-        let result = match self.ownership {
+        let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and nothing made in it is left: what is made in a context holds it.
             Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
@@ -364,18 +544,14 @@ impl Drop for Inner {
             Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
-        // Not around the report of an error: its hook may end other values.
-        drop(teardown);
-        match result {
+        match driver.ends().alone(end) {
             // A primary context that others have reset has no count left to give back.
             Err(_) if liveness != Liveness::Alive => {}
             Err(error) => driver.drop_errors().push("ending a context", error),
             Ok(()) => {}
         }
         // What nobody took does not end unseen.
-        for error in self.drop_errors.take().errors {
-            driver.drop_errors().push(error.doing, error.error);
-        }
+        driver.drop_errors().inherit(&self.drop_errors);
     }
 }
 

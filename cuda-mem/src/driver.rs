@@ -1,6 +1,7 @@
 //! The driver: which libraries serve this process.
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
+use crate::ends::Ends;
 use crate::error::call;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
@@ -9,7 +10,7 @@ use cuda_sys::Provider;
 use cuda_sys::load::{Linked, Search};
 use once_cell::sync::OnceCell;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use vkgdr_sys::Vkgdr;
 
 /// A CUDA driver, loaded and initialised. Cheap to clone.
@@ -34,7 +35,7 @@ struct Inner {
     vkgdr_search: Search,
     vkgdr: OnceCell<Vkgdr>,
     drop_errors: DropErrors,
-    teardown: Mutex<()>,
+    ends: Ends,
 }
 
 /// Chooses the libraries of a [`Driver`].
@@ -81,7 +82,7 @@ impl DriverBuilder {
         crate::error::note_loading();
         // The software GPU brings its own vkgdr, unless another was chosen.
         let own = (&*cuda.provider().library == "softgpu"
-            && std::env::var_os("CUDA_MEM_LIBVKGDR").is_none_or(|value| value.is_empty()))
+            && cuda_sys::load::environment("CUDA_MEM_LIBVKGDR").is_none())
         .then(|| PathBuf::from("softgpu"));
         let vkgdr_search = Search { path: self.vkgdr.or(own), linked: linked_vkgdr(), ..Vkgdr::SEARCH };
         let inner = Inner {
@@ -89,7 +90,7 @@ impl DriverBuilder {
             vkgdr_search,
             vkgdr: OnceCell::new(),
             drop_errors: DropErrors::default(),
-            teardown: Mutex::new(()),
+            ends: Ends::default(),
         };
         Ok(Driver { inner: Arc::new(inner) })
     }
@@ -219,10 +220,9 @@ impl Driver {
         &self.inner.drop_errors
     }
 
-    /// Held around calls that destroy streams, events and contexts: on real drivers such calls have been seen to
-    /// crash beside calls of other threads.
-    pub(crate) fn teardown(&self) -> MutexGuard<'_, ()> {
-        self.inner.teardown.lock().unwrap_or_else(PoisonError::into_inner)
+    /// By which streams, events, graphs and contexts are destroyed.
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.inner.ends
     }
 
     /// The same for all values that one library serves, however often it was loaded.

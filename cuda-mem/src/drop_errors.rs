@@ -4,12 +4,13 @@
 //! context's queue and hook, and never into an unrelated call.
 
 use crate::Error;
+use crate::callback::call_back;
 use core::fmt;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An error met while a value was dropped.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("while {doing}: {error}")]
 #[non_exhaustive]
 pub struct DropError {
@@ -37,7 +38,8 @@ pub struct DropErrorReport {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<DropError>,
+    /// Each with whether a hook was told of it.
+    queue: VecDeque<(DropError, bool)>,
     lost: u64,
     hook: Option<DropErrorHook>,
 }
@@ -48,30 +50,60 @@ pub(crate) struct DropErrors(Mutex<State>);
 
 impl DropErrors {
     pub fn push(&self, doing: &'static str, error: Error) {
-        let error = DropError { doing, error };
-        let hook = {
-            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.queue.len() == DROP_ERROR_CAPACITY {
-                state.queue.pop_front();
-                state.lost += 1;
-            }
-            state.queue.push_back(error.clone());
-            state.hook.clone()
-        };
-        // Outside of the lock, so that the hook may take the errors. A hook that panics must not turn a drop into an
-        // abort.
-        if let Some(hook) = hook {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(&error)));
+        self.tell(DropError { doing, error });
+    }
+
+    fn tell(&self, error: DropError) {
+        // The hook is called outside of the lock, so that it may take the errors. It may be the last that holds itself: then
+        // it ends within the call.
+        if let Some(hook) = self.keep(error.clone(), false)
+            && let Err(panicked) = call_back(move || hook(&error))
+        {
+            // The hook is not told of its own panic.
+            let error = panicked.of("the hook for drop errors");
+            self.keep(DropError { doing: "telling a hook of an error", error }, true);
         }
     }
 
+    /// Takes over what nobody took from a queue that ends. Of what a hook was told no other hook is told.
+    pub fn inherit(&self, other: &DropErrors) {
+        let (queue, lost) = {
+            let mut state = other.lock();
+            (core::mem::take(&mut state.queue), core::mem::take(&mut state.lost))
+        };
+        self.lock().lost += lost;
+        for (error, told) in queue {
+            match told {
+                true => drop(self.keep(error, true)),
+                false => self.tell(error),
+            }
+        }
+    }
+
+    /// Puts an error into the queue; gives the hook that is to be told of it.
+    fn keep(&self, error: DropError, told: bool) -> Option<DropErrorHook> {
+        let mut state = self.lock();
+        if state.queue.len() == DROP_ERROR_CAPACITY {
+            state.queue.pop_front();
+            state.lost += 1;
+        }
+        let hook = state.hook.clone().filter(|_| !told);
+        state.queue.push_back((error, told || hook.is_some()));
+        hook
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn take(&self) -> DropErrorReport {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        DropErrorReport { errors: state.queue.drain(..).collect(), lost: core::mem::take(&mut state.lost) }
+        let mut state = self.lock();
+        let errors = state.queue.drain(..).map(|(error, _)| error).collect();
+        DropErrorReport { errors, lost: core::mem::take(&mut state.lost) }
     }
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
-        let former = core::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).hook, hook);
+        let former = core::mem::replace(&mut self.lock().hook, hook);
         // Outside of the lock: what it owns may end with an error for this queue.
         drop(former);
     }
@@ -86,6 +118,7 @@ impl fmt::Debug for DropErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::callback::tests::Nested;
 
     fn error(value: usize) -> Error {
         Error::OutOfRange { call: "test", offset: value, length: 0, size: 0 }
@@ -107,11 +140,50 @@ mod tests {
         let inner = errors.clone();
         errors.set_hook(Some(Arc::new(move |error| {
             assert_eq!(inner.take().errors.len(), 1);
-            panic!("{error}");
+            panic!("{}", error.doing);
         })));
         errors.push("testing", error(1));
-        assert_eq!(errors.take().errors.len(), 0);
+        let report = errors.take();
+        assert_eq!(report.errors.len(), 1, "the panic alone");
+        assert_eq!(report.errors[0].error.to_string(), "the hook for drop errors panicked: testing");
         errors.set_hook(None); // which holds the queue
+    }
+
+    #[test]
+    fn a_hook_may_panic_with_what_panics_and_may_end_itself() {
+        let errors = Arc::new(DropErrors::default());
+        let (inner, owned) = (errors.clone(), Nested(1));
+        errors.set_hook(Some(Arc::new(move |_| {
+            let _all = &owned;
+            // The hook ends with its own call, and what it owns panics then.
+            inner.set_hook(None);
+        })));
+        errors.push("testing", error(1));
+        errors.set_hook(Some(Arc::new(|_| std::panic::panic_any(Nested(3)))));
+        errors.push("testing", error(2));
+        assert_eq!(errors.take().errors.len(), 4);
+    }
+
+    #[test]
+    fn what_a_context_leaves_to_the_driver_reaches_one_hook() {
+        let told: Arc<Mutex<Vec<(&str, Error)>>> = Arc::default();
+        let hook = |name: &'static str| -> DropErrorHook {
+            let told = told.clone();
+            Arc::new(move |error| told.lock().unwrap().push((name, error.error.clone())))
+        };
+        let (context, driver) = (DropErrors::default(), DropErrors::default());
+        driver.set_hook(Some(hook("driver")));
+        (0..=DROP_ERROR_CAPACITY).for_each(|n| context.push("testing", error(n)));
+        context.set_hook(Some(hook("context")));
+        context.push("testing", error(1000));
+        driver.inherit(&context);
+        let told = core::mem::take(&mut *told.lock().unwrap());
+        assert_eq!(told[0], ("context", error(1000)));
+        assert_eq!(told[1..].iter().filter(|(name, _)| *name == "driver").count(), DROP_ERROR_CAPACITY - 1);
+        assert_eq!(told.len(), DROP_ERROR_CAPACITY);
+        let report = driver.take();
+        assert_eq!((report.errors.len(), report.lost), (DROP_ERROR_CAPACITY, 2));
+        assert_eq!(report.errors.last().unwrap().error, error(1000));
     }
 
     #[test]

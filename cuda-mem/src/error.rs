@@ -3,6 +3,7 @@
 use crate::DataTypeError;
 use crate::adaptor::Damage;
 use crate::descriptor::DescriptorError;
+use crate::frames::FrameError;
 use crate::interchange::TensorError;
 use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::arrow::ArrowError;
@@ -31,7 +32,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// }
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A library was not found: install it, or say where it is.
@@ -172,6 +173,11 @@ pub enum Error {
     /// A wait ended without what it waited for, or a ring cannot go on.
     #[error(transparent)]
     Signal(Box<SignalError>),
+
+    /// There is no frame, or a frame is of no use.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+
     /// What is named is no type of elements.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
@@ -191,6 +197,21 @@ pub enum Error {
     /// An array interface of another library's was refused, or cannot be made.
     #[error(transparent)]
     ArrayInterface(#[from] ArrayInterfaceError),
+
+    /// A function of the caller's panicked: a host function, a hook, a resource.
+    #[error("{function} panicked: {message}")]
+    Panicked {
+        /// What panicked.
+        function: &'static str,
+        /// What it said.
+        message: Box<str>,
+    },
+
+    /// A host function called the driver, or something of this crate that has to.
+    #[error(
+        "a host function must not call the driver, which may wait for that function: hand the work to another thread"
+    )]
+    InsideHostFunction,
 
     /// The operating system refused a call.
     #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
@@ -272,8 +293,30 @@ impl fmt::Display for FreeBytes {
     }
 }
 
+cuda_sys::debug_as_display!(
+    Error,
+    DriverError,
+    Damage,
+    DataTypeError,
+    DescriptorError,
+    TensorError,
+    ArrayInterfaceError,
+    ArrowError,
+    DlpackError,
+    ChannelError,
+    SignalError,
+    ViewError,
+    crate::DropError,
+    crate::pool::SnapshotError,
+    crate::suballocator::RingError,
+    crate::suballocator::SlabsError,
+    crate::suballocator::SuballocatorError,
+    crate::trace::TraceError,
+    crate::view::LayoutError,
+);
+
 /// A driver call that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DriverError {
     /// The function.
     pub call: &'static str,
@@ -392,6 +435,26 @@ mod tests {
         assert_eq!(refusal("cuInit", code, 0, || unreachable!()), plain);
         let other = refusal("cuInit", CUresult::CUDA_ERROR_NO_DEVICE, 10, || unreachable!());
         assert_eq!(other.driver_code(), Some(CUresult::CUDA_ERROR_NO_DEVICE));
+    }
+
+    #[test]
+    fn what_main_prints_of_an_error_is_its_text() {
+        let driver = DriverError { call: "cuInit", code: CUresult::CUDA_ERROR_NO_DEVICE };
+        let missing = MissingSymbol {
+            name: "cuNew",
+            interface: "CUDA",
+            since: cuda_sys::Release::new(99, 0),
+            library: "libcuda".into(),
+            version: None,
+        };
+        let load = LoadError { what: "a library", attempts: Vec::new(), remedy: "install it".into() };
+        let refused = crate::Refused { value: (), error: driver.into() };
+        let errors: [&dyn core::error::Error; 5] = [&driver, &Error::from(driver), &missing, &load, &refused];
+        for error in errors {
+            assert_eq!(format!("{error:?}"), error.to_string());
+        }
+        let message = "why".into();
+        assert_eq!(format!("{:?}", Error::Panicked { function: "a hook", message }), "a hook panicked: why");
     }
 
     #[test]

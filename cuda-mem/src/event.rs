@@ -1,7 +1,9 @@
 //! Events: points in streams.
 
 use crate::beside_captures::beside_captures;
+use crate::ends::Ended;
 use crate::error::call;
+use crate::later::{drop_later, inside_host_function};
 use crate::stream::done;
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
@@ -160,11 +162,10 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        self.context.end("destroying an event", |cuda| {
-            // Not around the report of an error: its hook may end other values.
-            let _teardown = self.context.driver().teardown();
-            // SAFETY: ours; work that waits for it keeps what it needs.
-            unsafe { call!(cuda.cuEventDestroy_v2(self.raw)) }
-        });
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
+        // SAFETY: ours; work that waits for it keeps what it needs.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };
     }
 }

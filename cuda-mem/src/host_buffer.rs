@@ -1,7 +1,8 @@
 //! Page-locked memory as a slice of the CPU's.
 
+use crate::borrowed::{check_read, check_write};
 use crate::buffer::{Refused, TransferDestination, TransferSource};
-use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any};
+use crate::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any, no_slices};
 use crate::{Buffer, Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, Zeroable};
 use core::fmt;
@@ -192,6 +193,9 @@ impl<T> HostBuffer<T> {
     }
 
     fn take<K: Kind>(memory: Buffer<T, K>) -> Result<Self, Box<Refused<Buffer<T, K>>>> {
+        if memory.accessibility().processes {
+            return Err(Refused::new(memory, no_slices("HostBuffer")));
+        }
         if !memory.is_coherent() {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",
@@ -228,6 +232,7 @@ impl<T> Deref for HostBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
+        check_read(self.start.as_ptr(), self.memory.size());
         // SAFETY: the memory holds that many elements, each with a value: constructors see to it. It is aligned, as
         // allocations are, and reached by this value alone; no device work on it is under way.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.memory.len()) }
@@ -236,6 +241,7 @@ impl<T> Deref for HostBuffer<T> {
 
 impl<T> DerefMut for HostBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
+        check_write(self.start.as_ptr(), self.memory.size());
         // SAFETY: as above; the value is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.memory.len()) }
     }

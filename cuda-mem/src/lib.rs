@@ -36,6 +36,7 @@
 //! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
+//! | [`frames`] | frames that the CPU fills while the device's work on them is queued |
 //! | [`suballocator`] | dividing large memory into blocks |
 //! | [`trace`] | allocations written down, and done again on any source |
 //! | [`ipc`] | memory and events of several processes |
@@ -50,16 +51,21 @@
 
 pub mod adaptor;
 mod beside_captures;
+mod borrowed;
 pub mod buffer;
+mod callback;
 mod compare;
 mod context;
 pub mod copy;
 mod copy_memory;
+mod cpu_released;
 mod data_type;
+mod deferred;
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
+mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]
@@ -70,6 +76,7 @@ pub mod fuzzing {
     pub use crate::interchange::fuzzing::import;
     pub use crate::pool::history as heap_history;
 }
+pub mod frames;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
@@ -77,6 +84,7 @@ pub mod interchange;
 pub mod io;
 pub mod ipc;
 mod kernels;
+mod later;
 mod locked;
 pub mod mapped;
 pub mod memory;
@@ -89,6 +97,8 @@ mod stream;
 pub mod suballocator;
 mod support;
 pub mod trace;
+#[cfg(doctest)]
+mod values;
 pub mod view;
 pub mod waiting;
 
@@ -202,6 +212,8 @@ const _: () = {
     crosses_threads::<signal::ByteConsumer>();
     crosses_threads::<signal::Consumer<u64>>();
     crosses_threads::<signal::SignalKernels>();
+    crosses_threads::<frames::FrameRing>();
+    crosses_threads::<frames::Frame>();
     const fn moves_between_threads<T: Send>() {}
     moves_between_threads::<Graph>();
     moves_between_threads::<interchange::arrow::DeviceArrayStream>();

@@ -56,8 +56,15 @@ impl Stream {
 
     /// As [`follow`](Self::follow), for memory that is lost if there is no ordering: where the streams cannot be
     /// ordered, the work of `other` is waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`follow`](Self::follow). A stream that captures is not waited for: that would end its capture.
     pub(crate) fn follow_or_wait(&self, other: &Stream) -> Result<()> {
-        self.follow(other).or_else(|_| other.finish())
+        self.follow(other).or_else(|error| match other.is_capturing() {
+            Ok(false) => other.finish(),
+            _ => Err(error),
+        })
     }
 
     /// As [`follow`](Self::follow), for work that is given to this stream next: if this stream captures, the work is
@@ -93,11 +100,13 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The stream captures, and the work was not given to it. The work, or earlier work, failed.
+    /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
+    /// what it was to wait for.
     pub(crate) fn complete_with(&self, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_not_capturing(call)?;
         let begun = work();
-        begun.and(self.complete())
+        begun.and(self.complete())?;
+        self.check_released()
     }
 
     /// Waits until all work given to the stream so far is complete. It returns only when that is known, whatever the

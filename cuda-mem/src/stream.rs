@@ -1,18 +1,22 @@
 //! Streams: work done in order.
 
 use crate::beside_captures::beside_captures;
+use crate::callback::call_back;
 use crate::context::ForeignOwner;
+use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
+use crate::ends::Ended;
 use crate::error::{DriverError, call};
+use crate::later::{Inside, drop_later, inside_host_function};
 use crate::waiting::{self, Target};
-use crate::{Bound, Context, Event, Result};
+use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A stream. Cheap to clone.
 ///
@@ -36,6 +40,14 @@ struct Inner {
     context: Context,
     raw: CUstream,
     ownership: Ownership,
+    abandoned: Abandoned,
+}
+
+/// Why work of the stream ran without what it was to wait for, until somebody is told.
+#[derive(Default)]
+struct Abandoned {
+    any: AtomicBool,
+    error: Mutex<Option<Error>>,
 }
 
 enum Ownership {
@@ -117,7 +129,7 @@ impl Stream {
     }
 
     fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership }) }
+        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership, abandoned: Abandoned::default() }) }
     }
 
     /// The lowest and the highest priority of a context's streams; the highest is the smaller number.
@@ -138,9 +150,16 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Work failed.
+    /// Work failed. A flag or counter ended while the stream waited for it
+    /// ([`SignalError::Abandoned`](crate::signal::SignalError::Abandoned)): all work is done, and the error is not given again.
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        self.drain()?;
+        self.check_released()
+    }
+
+    /// Waits until all work given to the stream so far is done, whatever it ran without: for ends of memory.
+    pub(crate) fn drain(&self) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
@@ -163,13 +182,27 @@ impl Stream {
     /// Time is up: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Work failed.
     #[doc(alias = "cuStreamQuery")]
     pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
-        waiting::poll(&"Stream::synchronize_for", Target::stream(self), limit, || self.is_done())
+        waiting::poll(&"Stream::synchronize_for", Target::stream(self), limit, || self.is_done())?;
+        self.check_released()
     }
 
-    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures
-    /// another stream. After an error the work may go on, unless the context is broken.
+    /// As [`drain`](Self::drain), before memory that the work uses is let go: also while this thread captures another stream.
+    /// After an error the work may go on, unless the context is broken.
     pub(crate) fn finish(&self) -> Result<()> {
-        beside_captures(self.context().driver(), || self.synchronize())
+        beside_captures(self.context().driver(), || self.drain())
+    }
+
+    /// The stream goes on without what it waited for. Its next wait or access is told why; the first reason counts.
+    pub(crate) fn abandon(&self, error: Error) {
+        let abandoned = &self.inner.abandoned;
+        abandoned.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        abandoned.any.store(true, Ordering::Release);
+    }
+
+    /// An error, once, if work of the stream ran without what it was to wait for. Asked after a wait for the stream.
+    #[inline]
+    pub(crate) fn check_released(&self) -> Result<()> {
+        if self.inner.abandoned.any.load(Ordering::Acquire) { self.inner.abandoned.tell() } else { Ok(()) }
     }
 
     /// Whether all work given to the stream so far is done.
@@ -209,9 +242,16 @@ impl Stream {
         self.wait(&event)
     }
 
-    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. It must not
-    /// call the driver, so neither call this crate nor drop a value of it. A panic in it is caught and kept as a drop
-    /// error.
+    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. A panic in it is
+    /// kept as a drop error of the context, [`Error::Panicked`](crate::Error::Panicked), with its text.
+    ///
+    /// The function must not call the driver. What of this crate has to is refused there:
+    /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and pools
+    /// that are dropped in it end soon after it has returned, on a thread of this crate's.
+    ///
+    /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the
+    /// function may wait for a thread that waits in the driver. So the first function of a context loads this crate's
+    /// kernels ([`Context::load_kernels`]).
     ///
     /// # Errors
     ///
@@ -219,14 +259,22 @@ impl Stream {
     /// dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || Some(self.context().begin_cpu_released()))
+    }
+
+    /// As [`launch_host_function`](Self::launch_host_function), for a function that waits for no thread.
+    pub(crate) fn launch_prompt_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.launch(Box::new(function), || None)
+    }
+
+    fn launch(&self, function: Box<dyn FnOnce() + Send>, pending: impl FnOnce() -> Option<Pending>) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if self.is_capturing()? {
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return Err(DriverError { call: "cuLaunchHostFunc", code }.into());
         }
-        let boxed: Box<HostFunction> =
-            Box::new(HostFunction { function: Box::new(function), drop_errors: self.context().drop_errors().clone() });
-        let data = Box::into_raw(boxed);
+        let drop_errors = self.context().drop_errors().clone();
+        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending: pending() }));
         // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
         let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
         if result.is_err() {
@@ -280,6 +328,14 @@ impl Stream {
     }
 }
 
+impl Abandoned {
+    #[cold]
+    fn tell(&self) -> Result<()> {
+        self.any.store(false, Ordering::Relaxed);
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
 /// Success, or not yet.
 pub(crate) fn done(result: Result<()>) -> Result<bool> {
     match result {
@@ -293,15 +349,18 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
 struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
+    /// Until the function has returned.
+    pending: Option<Pending>,
 }
 
 unsafe extern "C" fn run_host_function(data: *mut c_void) {
     // SAFETY: `launch_host_function` made the box for this one call.
-    let HostFunction { function, drop_errors } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    if catch_unwind(AssertUnwindSafe(function)).is_err() {
-        let error = DriverError { call: "a host function", code: CUresult::CUDA_ERROR_LAUNCH_FAILED };
-        drop_errors.push("running a host function, which panicked", error.into());
+    let HostFunction { function, drop_errors, pending } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
+    let _inside = Inside::enter();
+    if let Err(panicked) = call_back(function) {
+        drop_errors.push("running a host function", panicked.of("a host function"));
     }
+    drop(pending);
 }
 
 impl PartialEq for Stream {
@@ -322,14 +381,17 @@ impl fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Err(error) = self.abandoned.tell() {
+            self.context.drop_errors().push("destroying a stream that nobody waited for", error);
+        }
         if matches!(self.ownership, Ownership::Borrowed(_)) {
             return;
         }
-        self.context.end("destroying a stream", |cuda| {
-            // Not around the report of an error: its hook may end other values.
-            let _teardown = self.context.driver().teardown();
-            // SAFETY: ours, and used by nobody any more; the driver finishes its work.
-            unsafe { call!(cuda.cuStreamDestroy_v2(self.raw)) }
-        });
+        if inside_host_function() {
+            let (context, raw) = (self.context.clone(), self.raw);
+            return drop_later(Self { context, raw, ownership: Ownership::Owned, abandoned: Abandoned::default() });
+        }
+        // SAFETY: ours, and used by nobody any more; the driver finishes its work.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
     }
 }

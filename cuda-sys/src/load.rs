@@ -7,6 +7,7 @@
 use core::error::Error;
 use core::ffi::{CStr, c_void};
 use core::fmt;
+use core::mem::ManuallyDrop;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ pub struct Attempt {
 }
 
 /// No library was found. The text lists every place with its reason, and says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LoadError {
     /// What was looked for.
     pub what: &'static str,
@@ -89,7 +90,8 @@ pub struct Opened {
 
 #[derive(Debug)]
 enum Symbols {
-    Library(&'static Library),
+    /// Never closed.
+    Library(ManuallyDrop<Library>),
     Linked(Resolver),
 }
 
@@ -174,8 +176,8 @@ unsafe fn open(path: &Path) -> Result<Opened, Attempt> {
     let name = path.display().to_string();
     // SAFETY: the caller trusts the library's start-up code.
     match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
-        // Leaked on purpose: see the module's text.
-        Ok(library) => Ok(Opened { name, symbols: Symbols::Library(Box::leak(Box::new(library))) }),
+        // It stays open: see the module's text. The system's loader keeps what describes it.
+        Ok(library) => Ok(Opened { name, symbols: Symbols::Library(ManuallyDrop::new(library)) }),
         Err(error) => Err(Attempt { reason: reason(&error, &name), candidate: name }),
     }
 }
@@ -191,9 +193,9 @@ fn reason(error: &dyn Error, name: &str) -> String {
     text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }
 
-/// An environment variable that is set and not empty, unless the program runs with raised privileges: then its
-/// environment comes from somebody with fewer.
-fn environment(variable: &str) -> Option<OsString> {
+/// An environment variable that is set and not empty, unless the program runs with raised privileges (a set-user-id program,
+/// for one): then its environment comes from somebody with fewer. All crates of the project read their variables here.
+pub fn environment(variable: &str) -> Option<OsString> {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {

@@ -15,7 +15,7 @@ pub struct Symbol {
 }
 
 /// A library was asked for a function that it does not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{library} has no function {name}: it came with {interface} {since}, and the library {}. \
      Update {library}, or ask `has(\"{name}\")` before",
@@ -72,6 +72,21 @@ pub unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
     // SAFETY: by this function's contract `address`, when not null, is a function of type `F`, a pointer in size.
     (!address.is_null()).then(|| unsafe { core::mem::transmute_copy::<*const c_void, F>(&address) })
 }
+
+/// Lets `Debug` of errors print the text of `Display`: a `main` that returns an error prints it by `Debug`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),* $(,)?) => { $(
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(self, f)
+            }
+        }
+    )* };
+}
+
+crate::debug_as_display!(MissingSymbol, crate::load::LoadError);
 
 /// Defines a crate's `Functions` and the calling methods of its library type `$library`, which has the fields
 /// `functions: Functions` and `provider: Provider`.

@@ -34,8 +34,7 @@ int main(void)
     cudamem_device_info device = {0};
     device.size = sizeof device;
     check(cudamem_device_get_info(0, &device));
-    printf("libcudamem %s, CUDA %u.%u: %s\n", cudamem_version(), release / 1000, release % 1000 / 10,
-           (const char *)device.name);
+    printf("libcudamem %s, CUDA %u.%u: %s\n", cudamem_version(), release / 1000, release % 1000 / 10, device.name);
 
     cudamem_context context;
     cudamem_resource resource;

@@ -1,6 +1,8 @@
 //! Descriptors whose bytes were changed.
 
+use core::hash::Hasher;
 use cuda_mem::ipc::{Descriptor, DescriptorError};
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// A descriptor whose bytes somebody changed, and whose checksum he made anew, as anybody can.
 ///
@@ -32,6 +34,31 @@ pub fn checked(mut all: [u8; Descriptor::SIZE]) -> Result<Descriptor, Descriptor
 /// As [`forged`].
 pub fn flipped(descriptor: &Descriptor, at: usize) -> Result<Descriptor, DescriptorError> {
     forged(descriptor, at, &[descriptor.to_bytes()[at] ^ 0x10])
+}
+
+/// The same with another part.
+///
+/// # Errors
+///
+/// As [`forged`].
+pub fn part(descriptor: &Descriptor, offset: u64, length: u64) -> Result<Descriptor, DescriptorError> {
+    forged(descriptor, at::OFFSET, &[offset.to_le_bytes(), length.to_le_bytes()].concat())
+}
+
+/// Signs a descriptor anew, as every process can that was given the pool: its export brings the key along.
+///
+/// # Panics
+///
+/// If what was a descriptor is none with another tag.
+pub fn signed(descriptor: &Descriptor, pool: &Descriptor) -> Descriptor {
+    let mut bytes = descriptor.to_bytes();
+    bytes[at::TAG..at::TAG + 16].fill(0);
+    let read = |bytes| checked(bytes).expect("a descriptor with another tag is one");
+    let key = core::array::from_fn(|index| pool.to_bytes()[at::PAYLOAD + index]);
+    let mut hasher = SipHasher24::new_with_key(&key);
+    hasher.write(&read(bytes).to_bytes());
+    bytes[at::TAG..at::TAG + 16].copy_from_slice(&hasher.finish128().as_bytes());
+    read(bytes)
 }
 
 /// Where what stands in a descriptor's bytes.

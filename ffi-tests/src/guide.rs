@@ -9,6 +9,7 @@ pages! {
     readme: "../../README.md",
     c_and_cpp: "../../docs/guide/c-and-cpp.md",
     copies: "../../docs/guide/copies.md",
+    ingest: "../../docs/guide/ingest.md",
     mapped_memory: "../../docs/guide/mapped-memory.md",
     pools: "../../docs/guide/pools.md",
     sharing: "../../docs/guide/sharing.md",

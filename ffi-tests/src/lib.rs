@@ -14,6 +14,9 @@
 //! .expect("the driver serves");
 //! ```
 
+// README's and the guide's programs too: users copy them.
+#![doc(test(attr(deny(warnings))))]
+
 pub mod c_calls;
 pub mod c_library;
 pub mod c_objects;

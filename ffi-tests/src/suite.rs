@@ -205,6 +205,8 @@ fn fills_in_one_atom_stay(setup: &Setup, resource: &MappedResource, size: usize)
 fn write_and_do_not_flush(memory: &mut MappedMemory, bytes: &[u8]) -> Outcome {
     let mut guard = memory.write(..bytes.len())?;
     guard.copy_from_slice(bytes);
+    // The borrow ends here, and softgpu cannot see it.
+    softgpu::CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
     std::mem::forget(guard);
     Ok(())
 }

@@ -2,19 +2,22 @@
 //! and run over the driver that the environment names, else over the software GPU as a library. Each case runs in a process
 //! of its own, at whose end the software GPU has nothing left and was not misused.
 
-use ffi_tests::c_library::{Library, tolerate_known_leaks};
+use ffi_tests::c_library::{Library, SANITIZERS, look_for_leaks};
 use ffi_tests::compilers::{is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 17] = [
     "main.c",
     "basics.c",
+    "callbacks.c",
+    "waits.c",
     "memory.c",
     "misuse.c",
     "kernels.c",
     "signals.c",
+    "frames.c",
     "adaptors.c",
     "sources.c",
     "copies.c",
@@ -25,7 +28,7 @@ const SOURCES: [&str; 14] = [
     "arrow.c",
 ];
 /// How many cases the sources have.
-const CASES: usize = 36;
+const CASES: usize = 40;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
@@ -55,12 +58,16 @@ fn build(name: &str, compiler: &str, arguments: &[&str], link: &[String]) -> Pat
 
 /// Runs every case of a program; gives how many there are.
 fn run_cases(program: &Path, library: &Library) -> usize {
-    std::fs::create_dir_all(folder()).expect("the folder for temporary files is writable");
+    run_cases_with(program, library, |_| ())
+}
+
+/// As [`run_cases`], with settings of each run.
+fn run_cases_with(program: &Path, library: &Library, set: impl Fn(&mut Command)) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
         let mut command = Command::new(program);
         command.env("SIGNAL_PTX", signal_kernels());
-        tolerate_known_leaks(&mut command, &folder());
+        set(&mut command);
         library.choose_driver(&mut command);
         print!("{case}: {}", run(command.arg(case)));
         println!("passed");
@@ -92,21 +99,10 @@ fn no_case_does_what_the_sanitizers_know() {
     }
     let library = Library::build();
     let link = library.link_shared();
-    let flags = ["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let flags = [&["-std=c11", "-g"], &SANITIZERS[..]].concat();
     let program = build("sanitized", "gcc", &flags, &link);
-    assert_eq!(run_cases(&program, &library), CASES);
+    assert_eq!(run_cases_with(&program, &library, look_for_leaks), CASES);
 }
-
-/// Libraries that were loaded stay loaded, and with them what describes them.
-const KNOWN_TO_STAY: &str = "\
-{
-   loaded libraries
-   Memcheck:Leak
-   match-leak-kinds: definite
-   ...
-   fun:*cuda_sys*load*open*
-}
-";
 
 /// All cases in one process, of which the library's debugging information is read once.
 #[test]
@@ -118,14 +114,11 @@ fn no_case_does_what_valgrind_knows() {
     let link = library.link_shared();
     // What valgrinds of today read of each compiler.
     let program = build("valgrind", "gcc", &["-std=c11", "-gdwarf-4"], &link);
-    let known = folder().join("valgrind.supp");
-    std::fs::write(&known, KNOWN_TO_STAY).expect("the folder is writable");
     let names = run(&mut Command::new(&program));
     let mut command = Command::new("valgrind");
     command
         .args(["--quiet", "--error-exitcode=9", "--trace-children=yes", "--fair-sched=yes"])
         .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
-        .arg(format!("--suppressions={}", known.display()))
         .arg(&program)
         .args(names.lines())
         .env("SIGNAL_PTX", signal_kernels());

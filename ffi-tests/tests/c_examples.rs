@@ -160,7 +160,13 @@ fn programs_of_the_readme_and_the_guide() {
     for document in documents {
         let text = std::fs::read_to_string(&document).expect("the document is text");
         let name = document.file_stem().unwrap_or_default().display();
-        for (language, compiler, standard) in [("c", "gcc", "-std=c11"), ("cpp", "g++", "-std=c++17")] {
+        let compilers = [
+            ("c", "clang", "-std=c17"),
+            ("c", "gcc", "-std=c11"),
+            ("cpp", "clang++", "-std=c++20"),
+            ("cpp", "g++", "-std=c++17"),
+        ];
+        for (language, compiler, standard) in compilers {
             for (number, program) in programs(&text, language).iter().enumerate() {
                 count += 1;
                 if !is_there(compiler) {
@@ -168,9 +174,10 @@ fn programs_of_the_readme_and_the_guide() {
                 }
                 let source = folder().join(format!("{name}-{number}.{language}"));
                 std::fs::write(&source, program).expect("the folder is writable");
-                let built = source.with_extension(format!("{language}-program"));
+                let built = source.with_extension(format!("{language}-{compiler}"));
                 let mut command = Command::new(compiler);
-                command.arg(standard).args(STRICT).arg("-I").arg(root().join("include")).arg(&source);
+                // Some warnings come with optimisation only.
+                command.args([standard, "-O2"]).args(STRICT).arg("-I").arg(root().join("include")).arg(&source);
                 run(command.arg("-o").arg(&built).args(library.link_shared()).args(["-lpthread", "-ldl"]));
                 let mut command = Command::new(&built);
                 if library.choose_driver(&mut command) {
@@ -180,5 +187,5 @@ fn programs_of_the_readme_and_the_guide() {
             }
         }
     }
-    assert!(count >= 5, "only {count} programs were found");
+    assert!(count >= 10, "only {count} programs were built, each by two compilers");
 }

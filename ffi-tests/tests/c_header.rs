@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 36] = [
+const GROUPS: [&str; 38] = [
     "version",
     "status",
     "handles",
@@ -18,6 +18,7 @@ const GROUPS: [&str; 36] = [
     "context",
     "stream",
     "event",
+    "waiting",
     "resource",
     "pool",
     "buffer",
@@ -42,6 +43,7 @@ const GROUPS: [&str; 36] = [
     "signal",
     "counter",
     "ring",
+    "frames",
     "graph",
     "sharing",
     "channel",

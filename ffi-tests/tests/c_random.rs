@@ -3,7 +3,9 @@
 use ffi_tests::c_calls::{Tally, load, run};
 use ffi_tests::random_bytes::RandomBytes;
 use proptest::prelude::*;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What is left behind can be seen only where no other test runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -78,6 +80,53 @@ fn sequences_reach_most_of_the_library() {
     // The null handle, where there is nothing to give, and every kind but the last: listeners have a path.
     assert_eq!(kinds, (1 << 23) - 1, "kinds of handles that were made: {kinds:#b}");
     check_ledger().expect("nothing is left");
+}
+
+/// The begin of the sequence of the test above, on a thread that ends after it: `C_CALLS_BYTES` says how much of it.
+#[test]
+#[ignore = "may hang: the test below runs it in a process of its own"]
+fn begin_of_a_sequence() {
+    let count = std::env::var("C_CALLS_BYTES").ok().and_then(|count| count.parse().ok()).unwrap_or(400_000);
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let calls = std::thread::spawn(move || run(&random(1, count)));
+    println!("{:?}", calls.join().expect("no panic"));
+}
+
+/// Where a driver hangs: finds the shortest begin of the sequence that does not end within `C_CALLS_LIMIT` seconds, 30 unless
+/// said otherwise, between `C_CALLS_LOW` bytes, which end, and `C_CALLS_HIGH`. `C_CALLS_TRACE=1` then tells its last steps.
+#[test]
+#[ignore = "a search, to be run by hand: --ignored --nocapture the_shortest_sequence_that_hangs"]
+fn the_shortest_sequence_that_hangs() {
+    let number = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let limit = Duration::from_secs(number("C_CALLS_LIMIT", 30));
+    let ends = |bytes: u64| {
+        let mut program = Command::new(std::env::current_exe().expect("a program has a path"));
+        program.args(["--exact", "begin_of_a_sequence", "--ignored", "--nocapture"]);
+        let mut child = program.env("C_CALLS_BYTES", bytes.to_string()).spawn().expect("the program starts");
+        let begin = Instant::now();
+        while begin.elapsed() < limit {
+            if child.try_wait().expect("the process is ours").is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().expect("the process is ours");
+        child.wait().expect("the process is ours");
+        false
+    };
+    let (mut low, mut high) = (number("C_CALLS_LOW", 0), number("C_CALLS_HIGH", 400_000));
+    if ends(high) {
+        println!("{high} bytes end");
+        return;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match ends(middle) {
+            true => low = middle,
+            false => high = middle,
+        }
+        println!("{low} bytes end, {high} hang");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! over the software GPU as a library, which has nothing left at the end and was not misused. Each program has files with
 //! exceptions and files without.
 
-use ffi_tests::c_library::{Library, tolerate_known_leaks};
+use ffi_tests::c_library::{Library, SANITIZERS, look_for_leaks};
 use ffi_tests::compilers::{STRICT, is_there, root, run};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -95,11 +95,11 @@ fn no_object_does_what_the_sanitizers_know() {
         return;
     }
     let library = Library::build();
-    let flags = ["-std=c++20", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let flags = [&["-std=c++20", "-g"], &SANITIZERS[..]].concat();
     let program = build("sanitized", "g++", &flags, &library.link_shared());
     let mut command = Command::new(program);
     library.choose_driver(&mut command);
-    tolerate_known_leaks(&mut command, &folder());
+    look_for_leaks(&mut command);
     run(&mut command);
 }
 
@@ -122,23 +122,44 @@ fn every_part_of_the_header_can_be_included_alone() {
     }
 }
 
+/// Whether a compiler takes an expression over a `resource` and a `stream`, and what it says.
+fn takes(name: &str, include: &str, expression: &str) -> (bool, String) {
+    let file = folder().join(format!("expression-{name}-{include}.cpp"));
+    let parameters = "const cudamem::resource &resource, const cudamem::stream &stream";
+    let text = format!(
+        "#include \"cudamem/{include}.hpp\"\n#include \"cudamem/stream.hpp\"\n#include \"cudamem/pool.hpp\"\n\
+         void use({parameters}) {{ (void)resource, (void)stream, (void){expression}; }}\n"
+    );
+    std::fs::write(&file, text).expect("the folder is writable");
+    let output = compiler(name, &["-std=c++17", "-fsyntax-only"]).arg(file).output().expect("the compiler starts");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
 /// The CPU's own format, of which the size says nothing.
 #[test]
 fn elements_that_no_device_has_are_refused_by_the_compiler() {
-    for name in ["g++", "clang++"] {
-        if is_there(name) {
-            let source = |value: &str| {
-                let file = folder().join(format!("element-{name}.cpp"));
-                let call = format!("cudamem::data_type_of<{value}>()");
-                let text = format!("#include \"cudamem/view.hpp\"\nauto type() {{ return {call}; }}\n");
-                std::fs::write(&file, text).expect("the folder is writable");
-                let mut command = compiler(name, &["-std=c++17", "-fsyntax-only"]);
-                command.arg(file).output().expect("the compiler starts")
-            };
-            assert!(source("double").status.success());
-            let refused = source("const long double");
-            let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-            assert!(!refused.status.success() && words.contains("devices have none such"), "{words}");
+    for name in ["g++", "clang++"].into_iter().filter(|name| is_there(name)) {
+        let (took_it, words) = takes(name, "view", "cudamem::data_type_of<double>()");
+        assert!(took_it, "{words}");
+        let (took_it, words) = takes(name, "view", "cudamem::data_type_of<const long double>()");
+        assert!(!took_it && words.contains("devices have none such"), "{words}");
+    }
+}
+
+/// Containers would allocate from what ended with the expression.
+#[test]
+fn memory_of_a_temporary_resource_is_refused_by_the_compiler() {
+    let mut compilers = ["g++", "clang++"].into_iter().cycle();
+    for (include, class) in [("memory_resource", "cudamem::memory_resource"), ("allocator", "cudamem::allocator<int>")]
+    {
+        for make in [class.to_owned(), format!("{class}::create")] {
+            let Some(name) = compilers.next().filter(|name| is_there(name)) else { continue };
+            let (took_it, words) = takes(name, include, &format!("{make}(resource, stream)"));
+            assert!(took_it, "{words}");
+            for temporary in ["cudamem::pool(resource), stream", "resource, cudamem::stream()"] {
+                let (took_it, words) = takes(name, include, &format!("{make}({temporary})"));
+                assert!(!took_it && words.contains("deleted"), "{make}({temporary}): {words}");
+            }
         }
     }
 }

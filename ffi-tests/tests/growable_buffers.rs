@@ -53,6 +53,33 @@ fn growth_in_place_keeps_address_and_values() -> Outcome {
     })
 }
 
+/// An element that no chunk of memory is aligned for by chance.
+#[derive(Clone, Copy)]
+#[repr(C, align(8388608))]
+struct Large([u8; 8 << 20]);
+// SAFETY: bytes, without padding.
+unsafe impl bytemuck::Zeroable for Large {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Large {}
+
+#[test]
+fn elements_stay_aligned_where_the_memory_moves() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        let memory = VirtualMemory::host(&setup.context, &VirtualOptions::default())?;
+        // Other addresses between, so that no growth finds room right behind.
+        let mut others = Vec::new();
+        let mut buffer = GrowableBuffer::<Large, _>::with_capacity(&memory, 1, &stream)?;
+        for length in 1..=4 {
+            let _ = buffer.grow_to(length)?;
+            others.push(GrowableBuffer::<u8, _>::with_capacity(&memory, memory.granularity(), &stream)?);
+            assert!(buffer.host_pointer().is_aligned(), "{:p}", buffer.host_pointer());
+            assert!(buffer.read(..)?.iter().all(|element| element.0[7] == 0));
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn a_growth_that_is_undone_waits_for_what_it_began() -> Outcome {
     alone(|setup| {

@@ -200,3 +200,84 @@ fn a_vulkan_without_a_matching_device_lists_those_it_has() {
     assert!(text.contains("error: ") && text.to_lowercase().contains("uuid"), "{text}");
     println!("{text}");
 }
+
+const VARIABLES: [&str; 5] = ["CUDA_MEM_LIBCUDA", "CUDA_MEM_LIBVKGDR", "CUDA_MEM_PROFILES", "XDG_CACHE_HOME", "HOME"];
+
+#[test]
+#[ignore = "a part of the test below, which gives it an environment"]
+fn part_environment() {
+    // SAFETY: the call only reads the process's auxiliary vector.
+    let raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    println!("raised: {raised}");
+    for variable in VARIABLES {
+        assert!(std::env::var_os(variable).is_some(), "{variable} was not set");
+        println!("{variable}: {:?}", cuda_mem::cuda_sys::load::environment(variable));
+    }
+}
+
+#[test]
+fn a_set_user_id_program_ignores_its_environment() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let variables = VARIABLES.map(|variable| (variable, "/planted"));
+    let read = in_a_process("part_environment", &variables);
+    assert_eq!(read.matches(": Some(\"/planted\")").count(), VARIABLES.len(), "{read}");
+    // The same program, as that of another user, who is nobody.
+    const NOBODY: u32 = 65534;
+    let folder = std::env::temp_dir().join(format!("cuda-mem-raised-{}", std::process::id()));
+    let program = folder.join("program");
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("there is room");
+    let owned = chown(&program, Some(NOBODY), Some(NOBODY))
+        .and_then(|()| std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)))
+        .and_then(|()| std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)));
+    let output = owned.and_then(|()| {
+        Command::new(&program)
+            .args(["--exact", "part_environment", "--nocapture", "--ignored"])
+            .envs(variables)
+            .output()
+    });
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+    let text = match output {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{text}");
+            text
+        }
+        Err(error) => {
+            println!("skipped: no set-user-id program can be made ({error}); run it as root");
+            return;
+        }
+    };
+    if !text.contains("raised: true") {
+        println!(
+            "skipped: the system gives set-user-id programs no rights; mount the folder for temporary files without nosuid"
+        );
+        return;
+    }
+    assert_eq!(text.matches(": None").count(), VARIABLES.len(), "{text}");
+}
+
+/// What does not go through the one function that looks at the program's rights would be found in no such program.
+#[test]
+fn the_environment_is_read_in_one_place() {
+    fn look(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder of sources").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                look(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source");
+                let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let reads = |line: &&str| line.contains("env::var") || line.contains("getenv(");
+                found.extend(product.lines().filter(reads).map(|line| format!("{}: {}", path.display(), line.trim())));
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    for folder in ["cuda-mem/src", "cuda-sys/src", "vkgdr/src", "vkgdr-sys/src", "softgpu/src", "src"] {
+        look(&root.join(folder), &mut found);
+    }
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].contains("cuda-sys/src/load.rs"), "{found:#?}");
+}

@@ -289,6 +289,46 @@ fn regions_are_reserved_and_given_back() -> Outcome {
 }
 
 #[test]
+fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
+    const SIZE: usize = 4096;
+    const THREADS: usize = 4;
+    alone(|setup| {
+        for front_capacity in [0, 1 << 20] {
+            let pool = device_pool(setup, |settings| settings.front_capacity = front_capacity)?;
+            let (barrier, most) = (std::sync::Barrier::new(THREADS), [3, 20, 7, 1]);
+            let work = || -> Result<(), Error> {
+                let stream = Stream::new(&setup.context)?;
+                for count in most {
+                    let held: Result<Vec<_>, _> =
+                        (0..count).map(|_| Buffer::<u8, _>::uninit(&pool, SIZE, &stream)).collect();
+                    // All hold theirs at once, and then let go in any order.
+                    barrier.wait();
+                    let outcome = held.map(drop);
+                    barrier.wait();
+                    outcome?;
+                }
+                Ok(())
+            };
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+            })?;
+            let statistics = pool.statistics();
+            let blocks = THREADS as u64 * most.iter().sum::<u64>();
+            assert_eq!((statistics.blocks.total, statistics.blocks.current), (blocks, 0));
+            let together = (THREADS * SIZE) as u64 * most.iter().max().unwrap_or(&0);
+            match front_capacity {
+                0 => assert_eq!(statistics.active.peak, together),
+                // Fronts keep blocks, which other threads cannot have.
+                _ => assert!((together..=blocks * SIZE as u64).contains(&statistics.active.peak)),
+            }
+            assert_eq!(statistics.active.current, statistics.in_fronts);
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn a_snapshot_shows_every_block() -> Outcome {
     alone(|setup| {
         let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
@@ -296,9 +336,12 @@ fn a_snapshot_shows_every_block() -> Outcome {
         let weights = Buffer::filled(&pool, 1000, 1.0f32, &one)?;
         pool.set_name(weights.device_pointer(), "weights \"0\"");
         let cached = Buffer::filled(&pool, 5000, 1u8, &two)?;
-        drop(cached);
-        drop(Buffer::filled(&pool, (1 << 20) + 1, 1u8, &two)?);
+        let large = Buffer::filled(&pool, (1 << 20) + 1, 1u8, &two)?;
+        let (open, gate) = std::sync::mpsc::channel();
+        two.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        drop((cached, large));
         let snapshot = pool.snapshot();
+        open.send(())?;
         let [region] = &snapshot.regions[..] else { return Err("one region was expected".into()) };
         let states: Vec<_> = region.blocks.iter().map(|block| (block.state, block.size, block.stream)).collect();
         let handle = |stream: &Stream| Some(stream.raw().addr() as u64);
@@ -315,8 +358,16 @@ fn a_snapshot_shows_every_block() -> Outcome {
         assert_eq!(json["statistics"]["requested"]["current"], 4000);
         assert_eq!(snapshot.statistics.pending[0].bytes, 5120 + (1 << 20) + 256);
         drop(weights);
-        let text = pool.snapshot().to_json();
+        two.synchronize()?;
+        one.synchronize()?;
+        let snapshot = pool.snapshot();
+        let text = snapshot.to_json();
         assert!(!text.contains("weights"), "a name ends with its block: {text}");
+        // Nothing waits any more, and all is in one piece, whatever fronts keep.
+        let statistics = snapshot.statistics;
+        assert!(statistics.in_fronts > 0);
+        assert_eq!((statistics.pending, statistics.fragmentation), (Vec::new(), 0.0));
+        assert_eq!(statistics.largest_free, statistics.reserved.current);
         Ok(())
     })
 }

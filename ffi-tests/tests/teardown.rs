@@ -2,8 +2,10 @@
 //! for the process.
 
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::MappedResource;
-use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, kind};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, kind};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -209,7 +211,61 @@ fn host_functions_run_once_in_order_and_may_panic() -> Result<(), Error> {
     assert_eq!(receiver.iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
     let report = context.take_drop_errors();
     assert_eq!(report.errors.len(), 1, "{report:?}");
+    let error = &report.errors[0].error;
+    assert_eq!(error.to_string(), "a host function panicked: panics on purpose");
+
+    // Also where what the panic carries panics.
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any("as it is dropped");
+        }
+    }
+    stream.launch_host_function(|| std::panic::panic_any(Bomb))?;
+    stream.synchronize()?;
+    assert_eq!(context.take_drop_errors().errors.len(), 1);
     drop((stream, context));
+    assert_nothing_left(&driver);
+    Ok(())
+}
+
+#[test]
+fn what_is_dropped_in_a_host_function_ends_after_it() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.create_context()?;
+    let stream = Stream::new(&context)?;
+    let other = Stream::new(&context)?;
+    let mut graph = None;
+    stream.capture(CaptureMode::Relaxed, |_| Ok(())).map(|captured| graph = Some(captured))?;
+    let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
+    let (left, mut right) = Buffer::<u8, _>::zeroed(&pool, 4096, &stream)?.split_at(1000)?;
+    right.set_stream(&other)?;
+    let dropped = (
+        Buffer::<u8, _>::zeroed(&PinnedMemory::new(&context), 1 << 20, &stream)?,
+        Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &stream)?,
+        (left, right, pool),
+        (Event::new(&context)?, graph, other, stream.clone(), context.clone()),
+    );
+    let (sender, receiver) = std::sync::mpsc::channel();
+    stream.launch_host_function(move || {
+        let stream = dropped.3.3.clone();
+        let refused = [stream.synchronize().unwrap_err(), Event::new(stream.context()).unwrap_err()];
+        drop(dropped);
+        sender.send(refused).unwrap_or_default();
+    })?;
+    stream.synchronize()?;
+    assert_eq!(receiver.recv().unwrap(), [Error::InsideHostFunction, Error::InsideHostFunction]);
+    // The last that are left end in a host function too.
+    let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = errors.clone();
+    context.set_drop_error_hook(Some(std::sync::Arc::new(move |error| told.lock().unwrap().push(error.clone()))));
+    stream.clone().launch_host_function(move || drop((stream, context)))?;
+    let begin = std::time::Instant::now();
+    while !softgpu::ledger().is_empty() && begin.elapsed() < std::time::Duration::from_secs(20) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(*errors.lock().unwrap(), []);
     assert_nothing_left(&driver);
     Ok(())
 }

@@ -35,7 +35,16 @@ public:
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
     allocator(const resource &resource, const stream &stream) : memory_(std::make_shared<memory_resource>(resource, stream)) {}
+
+    // As with memory_resource: both must outlive the memory.
+    allocator(const resource &&, const stream &) = delete;
+    allocator(const resource &, const stream &&) = delete;
+    allocator(const resource &&, const stream &&) = delete;
 #endif
+
+    static result<allocator> create(const resource &&, const stream &) = delete;
+    static result<allocator> create(const resource &, const stream &&) = delete;
+    static result<allocator> create(const resource &&, const stream &&) = delete;
 
     /// Over what other containers use too.
     explicit allocator(std::shared_ptr<memory_resource> memory) noexcept : memory_(std::move(memory)) {}

@@ -29,6 +29,12 @@ public:
 
     result<void> synchronize() const { return check(cudamem_event_synchronize(get())); }
 
+    /// Waits for a time at most: then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work goes on.
+    result<void> synchronize_for(time_limit limit) const
+    {
+        return check(cudamem_event_synchronize_for(get(), limit.count()));
+    }
+
     result<bool> is_done() const { return detail::get<bool>(cudamem_event_is_done, get()); }
 
     /// Seconds from this event to a later one.

@@ -36,6 +36,16 @@ inline result<void> set_drop_error_callback(cudamem_error_callback callback, voi
     return check(cudamem_set_drop_error_callback(callback, user));
 }
 
+/// Sets the function that is called for waits that take long, instead of a line on the standard error stream. Null brings the
+/// line back.
+inline result<void> set_slow_wait_callback(cudamem_slow_wait_callback callback, void *user = nullptr)
+{
+    return check(cudamem_set_slow_wait_callback(callback, user));
+}
+
+/// Sets how long a wait takes before it is reported; `no_limit` ends the reports.
+inline result<void> set_slow_wait_limit(time_limit limit) { return check(cudamem_set_slow_wait_limit(limit.count())); }
+
 inline result<std::int32_t> device_count() { return detail::get<std::int32_t>(cudamem_device_get_count); }
 
 inline result<cudamem_device_info> device_info(std::int32_t ordinal)

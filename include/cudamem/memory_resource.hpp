@@ -33,7 +33,16 @@ public:
     {
         detail::check_access(resource_, CUDAMEM_ACCESS_HOST, "cudamem::memory_resource", true);
     }
+
+    // What ends with the expression is gone when the first block is asked for.
+    memory_resource(const resource &&, const stream &) = delete;
+    memory_resource(const resource &, const stream &&) = delete;
+    memory_resource(const resource &&, const stream &&) = delete;
 #endif
+
+    static result<std::unique_ptr<memory_resource>> create(const resource &&, const stream &) = delete;
+    static result<std::unique_ptr<memory_resource>> create(const resource &, const stream &&) = delete;
+    static result<std::unique_ptr<memory_resource>> create(const resource &&, const stream &&) = delete;
 
 private:
     template <typename Value> friend class allocator;

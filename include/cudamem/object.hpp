@@ -6,13 +6,21 @@
 
 #include "error.hpp"
 
+#include <chrono>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 CUDAMEM_NAMESPACE_BEGIN
 
 /// As a size: all from the offset on.
 inline constexpr std::size_t whole_size = CUDAMEM_WHOLE_SIZE;
+
+/// A time limit in seconds; any std::chrono::duration becomes one.
+using time_limit = std::chrono::duration<double>;
+
+/// No limit.
+inline constexpr time_limit no_limit{std::numeric_limits<double>::infinity()};
 
 /// Owns one handle. `Drop` ends what cannot return an error any more: its own errors go to the function of
 /// cudamem_set_drop_error_callback.

@@ -11,8 +11,6 @@
 #include "event.hpp"
 #include "mapped.hpp"
 
-#include <chrono>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -100,12 +98,6 @@ public:
         return detail::make<event>(cudamem_event_import, context.get(), get());
     }
 };
-
-/// A time limit in seconds; any std::chrono::duration becomes one.
-using time_limit = std::chrono::duration<double>;
-
-/// No limit.
-inline constexpr time_limit no_limit{std::numeric_limits<double>::infinity()};
 
 /// A connection to another process that carries exports with their file descriptors, and short messages.
 class channel : public object<cudamem_channel, cudamem_channel_destroy> {

@@ -113,6 +113,9 @@ public:
     /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
     result<std::int32_t> place() const { return detail::get<std::int32_t>(cudamem_flag_get_place, get()); }
 
+    /// For errors and for reports of waits that take long.
+    result<void> set_name(const char *name) const { return check(cudamem_flag_set_name(get(), name)); }
+
     /// Tells the flag of kernels that were launched with its address.
     result<void> record_use(const stream &stream) const { return check(cudamem_flag_record_use(get(), stream.get())); }
 
@@ -170,6 +173,9 @@ public:
         return check(cudamem_counter_store_on(get(), stream.get(), count));
     }
 
+    /// As flag::set_name.
+    result<void> set_name(const char *name) const { return check(cudamem_counter_set_name(get(), name)); }
+
     result<void> record_use(const stream &stream) const { return check(cudamem_counter_record_use(get(), stream.get())); }
 
     result<std::uint64_t> device_pointer() const
@@ -192,6 +198,9 @@ public:
         const cudamem_status status = cudamem_ring_get_descriptor(get(), &descriptor);
         return detail::give<cudamem_ring_descriptor>(status, descriptor);
     }
+
+    /// As flag::set_name.
+    result<void> set_name(const char *name) const { return check(cudamem_ring_set_name(get(), name)); }
 
     /// Tells the ring of kernels that were launched with its descriptor.
     result<void> record_use(const stream &stream) const { return check(cudamem_ring_record_use(get(), stream.get())); }

@@ -44,6 +44,12 @@ public:
 
     result<void> synchronize() const { return check(cudamem_stream_synchronize(get())); }
 
+    /// Waits for a time at most: then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work goes on.
+    result<void> synchronize_for(time_limit limit) const
+    {
+        return check(cudamem_stream_synchronize_for(get(), limit.count()));
+    }
+
     result<bool> is_done() const { return detail::get<bool>(cudamem_stream_is_done, get()); }
 
     /// Lets later work wait for an event (event.hpp).

@@ -1,7 +1,7 @@
 //! The boundary that every driver call crosses: shells are made here, and what holds for all of them is checked here.
 
 use crate::rig;
-use crate::state::{Global, capture};
+use crate::state::{Global, capture, context};
 use cuda_sys::CUresult;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,8 @@ pub(crate) enum Needs {
     Library,
     /// An initialised driver.
     Started,
+    /// The same, and the current context's lock.
+    Locked,
     /// The same, and no capture that forbids unsafe calls to this thread.
     Uncaptured,
 }
@@ -90,7 +92,11 @@ fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CU
         }
         match needs {
             Needs::Started => drop(Global::get()?),
-            Needs::Uncaptured => capture::check_unsafe(Global::get()?)?,
+            Needs::Locked => context::pass(Global::get()?),
+            Needs::Uncaptured => {
+                context::pass(Global::get()?);
+                capture::check_unsafe(Global::get()?)?;
+            }
             _ => {}
         }
         body()

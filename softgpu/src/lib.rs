@@ -3,7 +3,8 @@
 //! It lets a program that uses CUDA memory run on a machine without a GPU, and it is the rig that tests run on: it
 //! answers bad calls as the real driver does, its streams are truly asynchronous, its device memory has a size, and
 //! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger()`] lists what is alive, [`misuse()`]
-//! what was done wrong, with [`Settings::races`] also work of two streams that has no order; [`faults`] lets calls fail, [`calls`] counts them, [`trace`] keeps them.
+//! what was done wrong, with [`Settings::races`] also work of two streams that has no order, and work on
+//! what the CPU has [borrowed](CpuBorrow); [`faults`] lets calls fail, [`calls`] counts them, [`trace`] keeps them.
 //!
 //! Device addresses are addresses of this process, so that a debugger can look at device memory; with
 //! [`Settings::strict`] the CPU faults there. Kernels are a few that are built in, and found by name: an image for
@@ -64,6 +65,7 @@
 //! every call is appended) and misuse on standard error (`SOFTGPU_REPORT=1`).
 
 mod api;
+mod borrow;
 mod call;
 mod ledger;
 mod misuse;
@@ -74,6 +76,7 @@ mod table;
 mod vkgdr;
 mod vulkan;
 
+pub use borrow::{Borrow, CpuBorrow};
 pub use call::shut_down;
 pub use ledger::{Entry, Kind, Ledger, ledger, softgpu_ledger_live, softgpu_ledger_report};
 pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};

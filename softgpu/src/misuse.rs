@@ -26,6 +26,10 @@ pub enum Misuse {
     /// Work of two streams touched the same bytes, one of them writing, and no event or wait puts the one before the other;
     /// looked for where [`Settings::races`](crate::Settings::races) is set.
     NoOrder,
+    /// Queued work wrote memory that the CPU has [borrowed](crate::CpuBorrow), or read memory that the CPU was writing, or
+    /// a copy went on after its borrow of the CPU's memory had ended; looked for where
+    /// [`Settings::races`](crate::Settings::races) is set.
+    Borrowed,
     /// A kernel touched an address where it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
@@ -41,6 +45,7 @@ impl fmt::Display for Misuse {
             Misuse::FreeWhileInUse => "memory freed while queued work uses it",
             Misuse::MissingWait => "memory used before the work that writes it was waited for",
             Misuse::NoOrder => "memory used by work of two streams that has no order",
+            Misuse::Borrowed => "memory used by queued work while the CPU has it",
             Misuse::WrongAddress => "a kernel's access to a wrong address",
             Misuse::MissingFlush => "missing flush",
         })
@@ -115,7 +120,7 @@ pub(crate) fn report_after(
 ) {
     let report = MisuseReport { misuse, call, other, address, block };
     if PRINT.load(Ordering::Relaxed) == 2 {
-        let wanted = std::env::var_os("SOFTGPU_REPORT").is_some_and(|value| value == "1");
+        let wanted = cuda_sys::load::environment("SOFTGPU_REPORT").is_some_and(|value| value == "1");
         PRINT.store(u8::from(wanted), Ordering::Relaxed);
     }
     if PRINT.load(Ordering::Relaxed) == 1 {

@@ -37,6 +37,9 @@ pub struct Settings {
     /// Whether work of two streams that touches the same bytes without an order between them is reported, as
     /// [`Misuse::NoOrder`](crate::Misuse::NoOrder), however it was done. `SOFTGPU_RACES` (0 or 1), by default 0.
     pub races: bool,
+    /// Whether a call that waits for all work of a context holds the context's lock meanwhile, so that calls of other
+    /// threads wait behind it, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
+    pub locks: bool,
     /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
@@ -59,6 +62,7 @@ impl Default for Settings {
             strict: false,
             quarantine: 0,
             races: false,
+            locks: true,
             seed: None,
             attributes: Vec::new(),
         }
@@ -66,7 +70,7 @@ impl Default for Settings {
 }
 
 /// A setting that softgpu cannot serve.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("softgpu: {name} is {value}, but must be {want}")]
 pub struct SettingsError {
     /// The field, or the environment variable.
@@ -76,6 +80,8 @@ pub struct SettingsError {
     /// What it may be.
     pub want: &'static str,
 }
+
+cuda_sys::debug_as_display!(SettingsError);
 
 const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
@@ -98,7 +104,9 @@ impl Settings {
     ///
     /// A variable's value is not a number, or out of range, or names a function that there is not.
     pub fn from_environment() -> Result<Self, SettingsError> {
-        Self::from_variables(&mut |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Self::from_variables(&mut |name| {
+            cuda_sys::load::environment(name).map(|value| value.to_string_lossy().into_owned())
+        })
     }
 
     fn from_variables(get: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {
@@ -114,6 +122,7 @@ impl Settings {
         let vulkan = number("SOFTGPU_VULKAN", u64::from(usual.vulkan), SWITCH)?;
         let strict = number("SOFTGPU_STRICT", u64::from(usual.strict), SWITCH)?;
         let races = number("SOFTGPU_RACES", u64::from(usual.races), SWITCH)?;
+        let locks = number("SOFTGPU_LOCKS", u64::from(usual.locks), SWITCH)?;
         let version = number("SOFTGPU_VERSION", u64::from(usual.version), VERSION)?;
         let quarantine = number("SOFTGPU_QUARANTINE", usual.quarantine, BYTES)?;
         let seed = match get("SOFTGPU_SEED") {
@@ -135,6 +144,7 @@ impl Settings {
             ("SOFTGPU_VULKAN", vulkan),
             ("SOFTGPU_STRICT", strict),
             ("SOFTGPU_RACES", races),
+            ("SOFTGPU_LOCKS", locks),
         ];
         for (name, value) in switches {
             if value > 1 {
@@ -152,6 +162,7 @@ impl Settings {
             strict: strict == 1,
             quarantine,
             races: races == 1,
+            locks: locks == 1,
             seed,
             attributes,
         };
@@ -252,6 +263,7 @@ mod tests {
             ("SOFTGPU_VERSION", "13030"),
             ("SOFTGPU_STRICT", "2"),
             ("SOFTGPU_RACES", "2"),
+            ("SOFTGPU_LOCKS", "2"),
             ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();

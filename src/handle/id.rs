@@ -27,10 +27,12 @@ pub enum Kind {
     Export = 21,
     Channel = 22,
     Listener = 23,
+    FrameRing = 24,
+    Frame = 25,
 }
 
 impl Kind {
-    const ALL: [Kind; 23] = [
+    const ALL: [Kind; 25] = [
         Kind::Text,
         Kind::Context,
         Kind::Stream,
@@ -54,6 +56,8 @@ impl Kind {
         Kind::Export,
         Kind::Channel,
         Kind::Listener,
+        Kind::FrameRing,
+        Kind::Frame,
     ];
 
     /// How messages call it.
@@ -82,12 +86,17 @@ impl Kind {
             Kind::Export => "an export",
             Kind::Channel => "a channel",
             Kind::Listener => "a listener",
+            Kind::FrameRing => "a ring of frames",
+            Kind::Frame => "a frame",
         }
     }
 }
 
 const INDEX_BITS: u32 = 27;
 const KIND_BITS: u32 = 5;
+
+/// One more than the largest number that a kind can have.
+pub const KINDS: usize = 1 << KIND_BITS;
 
 /// How many slots a kind may have.
 pub const CAPACITY: u32 = 1 << INDEX_BITS;
@@ -115,7 +124,7 @@ impl Id {
 
     /// The handle that a number could be.
     pub fn unpack(bits: u64) -> Option<Self> {
-        let number = (bits as u32 >> INDEX_BITS) & ((1 << KIND_BITS) - 1);
+        let number = bits as u32 >> INDEX_BITS;
         let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == number)?;
         let (index, generation) = Self::of_kind(bits, kind)?;
         (generation != 0).then_some(Self { index, kind, generation })

@@ -12,9 +12,11 @@
 use super::sync::{AtomicU64, Ordering, UnsafeCell, fence};
 use core::mem::MaybeUninit;
 
-/// The value may be found. The bits below count its users, those above are the generation.
+/// The value may be found. The bits above are the generation.
 const OPEN: u64 = 1 << 31;
-const USES: u64 = OPEN - 1;
+/// There is, or was, a value of this generation. The bits below count its users.
+const MADE: u64 = 1 << 30;
+const USES: u64 = MADE - 1;
 
 #[derive(Debug)]
 pub struct Slot<T> {
@@ -37,6 +39,17 @@ pub enum Closed {
     Gone,
 }
 
+/// What is known of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Its value is there.
+    Open,
+    /// Its value was destroyed.
+    Over,
+    /// It is still to come.
+    Never,
+}
+
 impl<T> Slot<T> {
     /// A vacant slot, whose first value has this generation. It is not 0.
     pub fn new(generation: u32) -> Self {
@@ -46,6 +59,20 @@ impl<T> Slot<T> {
 
     pub fn generation(&self) -> u32 {
         (self.state.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// What is known of a generation that is not before the slot's first.
+    pub fn past(&self, generation: u32) -> Past {
+        let state = self.state.load(Ordering::Relaxed);
+        let now = (state >> 32) as u32;
+        if generation == now && state & OPEN != 0 {
+            Past::Open
+        } else if generation == now && state & MADE == 0 || generation > now && now != 0 {
+            Past::Never
+        } else {
+            // After the last generation comes 0.
+            Past::Over
+        }
     }
 
     /// Puts a value in, and gives its generation.
@@ -58,7 +85,7 @@ impl<T> Slot<T> {
         let generation = self.generation();
         // SAFETY: nobody looks at the value of a slot that is not open.
         self.value.with_mut(|place| unsafe { (*place).write(value) });
-        self.state.store(u64::from(generation) << 32 | OPEN, Ordering::Release);
+        self.state.store(u64::from(generation) << 32 | MADE | OPEN, Ordering::Release);
         generation
     }
 
@@ -145,7 +172,7 @@ impl<T> Slot<T> {
     ///
     /// As [`with_value`](Self::with_value).
     pub unsafe fn reopen(&self) {
-        self.state.store(u64::from(self.generation()) << 32 | OPEN, Ordering::Release);
+        self.state.store(u64::from(self.generation()) << 32 | MADE | OPEN, Ordering::Release);
     }
 
     /// Ends the generation of a slot that is taken. `false` if it was the last one: then the slot must not be opened again,

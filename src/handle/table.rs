@@ -1,7 +1,7 @@
 //! All values of one kind, found by handle.
 
-use super::id::{CAPACITY, Id, Kind};
-use super::slot::{Closed, Slot};
+use super::id::{CAPACITY, Id, KINDS, Kind};
+use super::slot::{Closed, Past, Slot};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -25,10 +25,10 @@ pub trait Object: Send + Sync + Sized + 'static {
 pub enum Refusal {
     /// It is 0.
     Null,
-    /// It is another kind's.
+    /// It stands for a value of another kind.
     Kind(Kind),
-    /// What it stood for was destroyed.
-    Destroyed,
+    /// It stood for a value of this kind, which was destroyed.
+    Destroyed(Kind),
     /// This copy of the library never made such a handle.
     Unknown,
 }
@@ -78,6 +78,23 @@ pub struct Use<T: Object> {
     index: u32,
 }
 
+/// What handles of a kind have stood for, whatever type its values have.
+trait History: Sync {
+    fn past(&self, index: u32, generation: u32) -> Past;
+}
+
+/// The tables of the kinds of which handles were made, by the kind's number.
+static HISTORIES: [OnceLock<&'static dyn History>; KINDS] = [const { OnceLock::new() }; KINDS];
+
+impl<T: Object> History for Table<T> {
+    fn past(&self, index: u32, generation: u32) -> Past {
+        match self.slot(index) {
+            Some(slot) if generation >= first_generation(T::KIND, index) => slot.past(generation),
+            _ => Past::Never,
+        }
+    }
+}
+
 impl<T> Table<T> {
     pub const fn new() -> Self {
         Self {
@@ -98,25 +115,33 @@ impl<T> Table<T> {
     }
 
     /// A batch of indices; empty when all slots are in use.
-    fn refill(&self, indices: &mut Vec<u32>) {
+    fn refill(&self, indices: &mut Vec<u32>)
+    where
+        T: Object,
+    {
+        HISTORIES[T::KIND as usize].get_or_init(|| T::table());
         let mut vacant = self.vacant();
         let kept = vacant.indices.len().saturating_sub(BATCH);
         indices.extend(vacant.indices.drain(kept..));
         while indices.len() < BATCH && vacant.fresh < CAPACITY {
             let (chunk, _) = place(vacant.fresh);
-            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new(first_generation())).collect());
+            self.chunks[chunk].get_or_init(|| {
+                let indices = (FIRST << chunk) - FIRST..(FIRST << (chunk + 1)) - FIRST;
+                indices.map(|index| Slot::new(first_generation(T::KIND, index))).collect()
+            });
             indices.push(vacant.fresh);
             vacant.fresh += 1;
         }
     }
 }
 
-/// The generation that every slot begins with: a random one, so that handles of another copy of the library in this process, or
-/// of another process, are none of ours. Most generations are still to come.
-fn first_generation() -> u32 {
-    static FIRST: OnceLock<u32> = OnceLock::new();
-    // With random keys, the hash of nothing is a random number.
-    *FIRST.get_or_init(|| 1 + (RandomState::new().hash_one(()) as u32 >> 2))
+/// The generation that a slot begins with: another random one for each slot, so that no handle of ours becomes another by a change
+/// of some bits, and handles of another copy of the library in this process, or of another process, are none of ours. Most
+/// generations are still to come.
+fn first_generation(kind: Kind, index: u32) -> u32 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    let hash = RANDOM.get_or_init(RandomState::new).hash_one((kind as u8, index));
+    1 + (hash as u32 >> 2)
 }
 
 /// Where a slot lies: the chunk, and where in it.
@@ -264,16 +289,13 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
     if handle == 0 {
         return Refusal::Null;
     }
-    match Id::unpack(handle) {
-        None => Refusal::Unknown,
-        Some(id) if id.kind != T::KIND => Refusal::Kind(id.kind),
-        // Of an index that was never given out, no generation was.
-        Some(id) => match T::table().slot(id.index).map(Slot::generation) {
-            Some(now) if id.generation >= first_generation() && (id.generation <= now || now == 0) => {
-                Refusal::Destroyed
-            }
-            _ => Refusal::Unknown,
-        },
+    let Some(id) = Id::unpack(handle) else { return Refusal::Unknown };
+    let history = HISTORIES[id.kind as usize].get();
+    match history.map_or(Past::Never, |history| history.past(id.index, id.generation)) {
+        Past::Never => Refusal::Unknown,
+        Past::Open if id.kind != T::KIND => Refusal::Kind(id.kind),
+        // Also where an end was refused since the value was looked for.
+        Past::Open | Past::Over => Refusal::Destroyed(id.kind),
     }
 }
 

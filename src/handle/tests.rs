@@ -33,16 +33,41 @@ fn wrong_handles_are_told_apart() {
     assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(7));
     assert_eq!(find::<Counted>(0).err(), Some(Refusal::Null));
     assert_eq!(find::<Counted>(other).err(), Some(Refusal::Kind(Kind::Stream)));
-    assert_eq!(find::<Counted>(u64::MAX).err(), Some(Refusal::Unknown));
-    // A generation that is yet to come, one before the first, and a slot that was never given out.
-    assert_eq!(find::<Counted>(handle + (1 << 60)).err(), Some(Refusal::Unknown));
-    assert_eq!(find::<Counted>(handle & 0xffff_ffff | 1 << 32).err(), Some(Refusal::Unknown));
-    assert_eq!(find::<Counted>(handle | 0x7ff_ffff).err(), Some(Refusal::Unknown));
     assert_eq!(remove::<Counted, ()>(handle, end), Ok(Ok(())));
-    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
-    assert_eq!(remove::<Counted, ()>(handle, end), Err(Refusal::Destroyed));
-    assert_eq!(remove::<Other, ()>(handle, |_| Ok(())), Err(Refusal::Kind(Kind::Buffer)));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed(Kind::Buffer)));
+    assert_eq!(remove::<Counted, ()>(handle, end), Err(Refusal::Destroyed(Kind::Buffer)));
+    assert_eq!(remove::<Other, ()>(handle, |_| Ok(())), Err(Refusal::Destroyed(Kind::Buffer)));
     assert_eq!(remove::<Other, ()>(other, |_| Ok(())), Ok(Ok(())));
+    assert_eq!(find::<Counted>(other).err(), Some(Refusal::Destroyed(Kind::Stream)));
+}
+
+#[test]
+fn a_handle_that_was_never_made_is_unknown_whatever_its_bits_say() {
+    // Neighbours, of both kinds, that a changed bit could lead to.
+    let handles: Vec<u64> = (0..40).map(insert_counted).collect();
+    let others: Vec<u64> = (0..40).map(|_| insert(Other)).collect();
+    let (handle, never_made) = (handles[1], Some(Refusal::Unknown));
+    for bit in 0..64 {
+        assert_eq!(find::<Counted>(handle ^ 1 << bit).err(), never_made, "bit {bit}");
+        assert_eq!(find::<Other>(handle ^ 1 << bit).err(), never_made, "bit {bit}");
+    }
+    // Every kind, also those of which there is no handle and those that are none, in a slot that is in use.
+    for kind in (0..32u64).filter(|kind| *kind != Kind::Buffer as u64) {
+        assert_eq!(find::<Counted>(handle & !(31 << 27) | kind << 27).err(), never_made, "kind {kind}");
+    }
+    // A slot that was never given out, a generation before the first, and the one that comes next.
+    assert_eq!(find::<Counted>(handle | 0x7ff_ffff).err(), never_made);
+    assert_eq!(find::<Counted>(handle & 0xffff_ffff | 1 << 32).err(), never_made);
+    assert_eq!(find::<Counted>(handle + (1 << 32)).err(), never_made);
+    assert_eq!(find::<Counted>(u64::MAX).err(), never_made);
+    for handle in handles {
+        assert_eq!(remove::<Counted, ()>(handle, end), Ok(Ok(())));
+        // The slot is vacant: its next handle is not made yet.
+        assert_eq!(find::<Counted>(handle + (1 << 32)).err(), never_made);
+    }
+    for other in others {
+        assert_eq!(remove::<Other, ()>(other, |_| Ok(())), Ok(Ok(())));
+    }
 }
 
 #[test]
@@ -51,7 +76,7 @@ fn a_refused_end_leaves_the_handle_as_it_was() {
     assert_eq!(remove(handle, |_: &mut Counted| Err("not now")), Ok(Err("not now")));
     assert_eq!(find::<Counted>(handle).map(|counted| counted.0).ok(), Some(1));
     assert_eq!(remove(handle, end), Ok(Ok(())));
-    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed(Kind::Buffer)));
 }
 
 #[test]
@@ -59,7 +84,7 @@ fn an_end_that_panics_still_ends_the_handle() {
     let handle = insert_counted(1);
     let panicked = std::panic::catch_unwind(|| remove::<Counted, ()>(handle, |_| panic!("while it ends")));
     assert!(panicked.is_err());
-    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed(Kind::Buffer)));
     let next = insert_counted(2);
     assert_eq!(remove::<Counted, ()>(next, end), Ok(Ok(())));
 }
@@ -81,7 +106,7 @@ fn a_value_in_use_ends_with_its_last_use() {
     let handle = insert_counted(3);
     let (first, second) = (find::<Counted>(handle), find::<Counted>(handle));
     assert_eq!(remove::<Counted, ()>(handle, |_| panic!("it is in use")), Ok(Ok(())));
-    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed));
+    assert_eq!(find::<Counted>(handle).err(), Some(Refusal::Destroyed(Kind::Buffer)));
     drop(first);
     assert_eq!(second.map(|counted| counted.0).ok(), Some(3));
 }
@@ -101,7 +126,7 @@ proptest! {
             } else {
                 let which = which.index(made.len());
                 let (handle, lives) = &mut made[which];
-                let expected = if *lives { Ok(Ok(())) } else { Err(Refusal::Destroyed) };
+                let expected = if *lives { Ok(Ok(())) } else { Err(Refusal::Destroyed(Kind::Buffer)) };
                 prop_assert_eq!(remove::<Counted, ()>(*handle, end), expected);
                 *lives = false;
             }

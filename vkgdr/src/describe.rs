@@ -123,11 +123,11 @@ fn manifest(path: &Path) -> Value {
 }
 
 fn driver_folders() -> Vec<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = cuda_sys::load::environment("HOME").map(PathBuf::from);
     let in_home = |folder: &str| home.iter().map(|home| home.join(folder)).collect::<Vec<_>>();
-    let list = |name: &str, otherwise: Vec<PathBuf>| match std::env::var_os(name) {
-        Some(value) if !value.is_empty() => std::env::split_paths(&value).collect(),
-        _ => otherwise,
+    let list = |name: &str, otherwise: Vec<PathBuf>| match cuda_sys::load::environment(name) {
+        Some(value) => std::env::split_paths(&value).collect(),
+        None => otherwise,
     };
     let mut folders = list("XDG_CONFIG_HOME", in_home(".config"));
     folders.extend(list("XDG_CONFIG_DIRS", vec!["/etc/xdg".into()]));

@@ -35,19 +35,16 @@ pub(crate) struct VulkanLibrary {
     pub(crate) entry: ash::Entry,
 }
 
-/// The value of an environment variable, unless the process runs with someone else's rights.
+/// The value of an environment variable that is set and not empty, unless the process runs with someone else's rights.
 pub(crate) fn environment(name: &str) -> Option<String> {
-    // SAFETY: getauxval reads the process's own vector.
-    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let value = std::env::var_os(name)?;
-    (!privileged).then(|| value.to_string_lossy().into_owned())
+    Some(cuda_sys::load::environment(name)?.to_string_lossy().into_owned())
 }
 
 /// The libraries to try, best first.
 pub(crate) fn candidates() -> Vec<String> {
     match environment(VARIABLE) {
-        Some(path) if !path.is_empty() => vec![path],
-        _ => CANDIDATES.map(String::from).to_vec(),
+        Some(path) => vec![path],
+        None => CANDIDATES.map(String::from).to_vec(),
     }
 }
 
@@ -123,7 +120,7 @@ pub(crate) fn none_works(failures: Vec<Error>) -> Error {
 }
 
 fn remedy() -> &'static str {
-    if environment(VARIABLE).is_some_and(|path| !path.is_empty()) {
+    if environment(VARIABLE).is_some() {
         "VKGDR_VULKAN_LIBRARY is set, so nothing else was tried"
     } else {
         "the Vulkan loader comes with `apt-get install libvulkan1` (Debian, Ubuntu) or `dnf install vulkan-loader` \

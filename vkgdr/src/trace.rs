@@ -5,7 +5,7 @@ use std::time::Instant;
 
 fn enabled() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| std::env::var_os("VKGDR_TRACE").is_some_and(|value| value == "1"))
+    *ENABLED.get_or_init(|| cuda_sys::load::environment("VKGDR_TRACE").is_some_and(|value| value == "1"))
 }
 
 /// Runs `work`, and prints how long it took when tracing is on.

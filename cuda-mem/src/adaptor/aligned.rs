@@ -1,7 +1,8 @@
 //! Alignment beyond that of a resource.
 
 use super::{Adapt, Before, handle};
-use crate::descriptor::Descriptor;
+use crate::callback::or_undo;
+use crate::descriptor::BlockExport;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -136,12 +137,13 @@ unsafe impl Adapt for Shifting {
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
         // Before the free: after it, the address may be another thread's block.
         let whole = self.with(|moved| moved.remove(&block.device_pointer));
+        let undo = || {
+            if let Some(whole) = whole {
+                self.with(|moved| moved.insert(block.device_pointer, whole));
+            }
+        };
         // SAFETY: the caller's contract; where this is a part of a block, nothing else is left of that.
-        let freed = unsafe { upstream.deallocate(whole.unwrap_or(block), stream) };
-        if let (Err(_), Some(whole)) = (&freed, whole) {
-            self.with(|moved| moved.insert(block.device_pointer, whole));
-        }
-        freed
+        or_undo(|| unsafe { upstream.deallocate(whole.unwrap_or(block), stream) }, undo)
     }
 
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
@@ -150,7 +152,7 @@ unsafe impl Adapt for Shifting {
         unsafe { upstream.abandon(whole.unwrap_or(block)) };
     }
 
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<BlockExport> {
         if self.with(|moved| moved.contains_key(&block.device_pointer)) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",

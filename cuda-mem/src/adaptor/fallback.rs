@@ -1,7 +1,8 @@
 //! A second resource for when the first is full.
 
 use super::handle;
-use crate::descriptor::Descriptor;
+use crate::callback::or_undo;
+use crate::descriptor::BlockExport;
 use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
@@ -105,11 +106,7 @@ unsafe impl MemoryResource for Pair {
             return unsafe { self.first.deallocate(block, stream) };
         }
         // SAFETY: the caller's contract; the second gave it.
-        let freed = unsafe { self.second.deallocate(block, stream) };
-        if freed.is_err() {
-            self.with(|blocks| blocks.insert(block));
-        }
-        freed
+        or_undo(|| unsafe { self.second.deallocate(block, stream) }, || self.with(|blocks| blocks.insert(block)))
     }
 
     unsafe fn abandon(&self, block: Block) {
@@ -128,6 +125,7 @@ unsafe impl MemoryResource for Pair {
             device: first.device && second.device,
             host: first.host && second.host,
             managed: first.managed && second.managed,
+            processes: first.processes || second.processes,
         }
     }
 
@@ -143,7 +141,7 @@ unsafe impl MemoryResource for Pair {
         self.giver(block).is_coherent(block)
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         self.giver(block).export(block)
     }
 

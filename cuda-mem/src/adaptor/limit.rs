@@ -1,6 +1,7 @@
 //! A limit on bytes.
 
 use super::{Adapt, Before, handle};
+use crate::callback::or_undo;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +87,7 @@ impl Budget {
 unsafe impl Adapt for Budget {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         self.reserve(size, size)?;
-        let block = upstream.allocate(size, alignment, stream).inspect_err(|_| self.release(size))?;
+        let block = or_undo(|| upstream.allocate(size, alignment, stream), || self.release(size))?;
         // Some resources give more than was asked for: whole pages, say.
         let Err(error) = self.reserve(block.size.saturating_sub(size), block.size) else { return Ok(block) };
         // SAFETY: the block was just given, and nobody uses it.

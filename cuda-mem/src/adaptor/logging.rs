@@ -1,13 +1,13 @@
 //! A log of allocations.
 
 use super::{Adapt, Before, handle};
+use crate::callback::call_back;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -83,7 +83,11 @@ impl Log {
         self.with(|sink| {
             if let Err(error) = guarded(|| sink.writer.write_all(line.as_bytes())) {
                 sink.lost += 1;
-                sink.error.get_or_insert(error);
+                match &sink.error {
+                    None => sink.error = Some(error),
+                    // The error is the writer's own, and may panic when it ends.
+                    Some(_) => drop(call_back(|| drop(error))),
+                }
             }
         });
     }
@@ -98,7 +102,8 @@ impl Log {
 
 /// A panic of the writer's must not turn the drop of a buffer into an abort.
 fn guarded(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(io::Error::other("the writer of a log panicked")))
+    let panicked = |text: &str| io::Error::other(format!("the writer of a log panicked: {text}"));
+    call_back(work).unwrap_or_else(|panic| Err(panicked(panic.text())))
 }
 
 /// One line; `time` is since 1970.
@@ -141,6 +146,7 @@ impl fmt::Debug for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::callback::tests::Nested;
 
     #[test]
     fn lines_have_the_form_of_rmm() {
@@ -158,7 +164,7 @@ mod tests {
                 self.0 += 1;
                 match self.0 {
                     2 => Err(io::Error::other("full")),
-                    3 => panic!("worse"),
+                    3 => std::panic::panic_any(Nested(2)),
                     _ => Ok(bytes.len()),
                 }
             }

@@ -47,7 +47,7 @@ mod retry;
 mod statistics;
 mod tracking;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt::Debug;
@@ -99,7 +99,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     }
 
     /// As [`MemoryResource::export`].
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<Descriptor> {
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<BlockExport> {
         upstream.export(block)
     }
 }
@@ -147,7 +147,7 @@ unsafe impl<A: Adapt> MemoryResource for Before<A> {
         self.upstream.is_coherent(block)
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         self.adaptor.export(&self.upstream, block)
     }
 

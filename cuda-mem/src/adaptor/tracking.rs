@@ -1,6 +1,7 @@
 //! Knowing what is live.
 
 use super::{Adapt, Before, current_name, handle};
+use crate::callback::or_undo;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
@@ -151,11 +152,7 @@ impl Account {
     pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
         // Before the free: after it, the address may be another thread's block.
         let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size))?;
-        let freed = free();
-        if freed.is_err() {
-            self.with(|records| records.insert(block.device_pointer, record));
-        }
-        freed
+        or_undo(free, || self.with(|records| records.insert(block.device_pointer, record)))
     }
 
     /// Forgets a block; `false` if it is not live.

@@ -1,10 +1,12 @@
 //! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
 
-use crate::beside_captures::postpone;
+use crate::beside_captures::{captures_under_way, postpone};
+use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
-use crate::resource::{Accessibility, Block, SharedResource};
+use crate::later::{drop_later, inside_host_function};
+use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
@@ -17,6 +19,9 @@ pub(super) struct Allocation {
     pub exposed: AtomicU64,
     /// How many bytes are in exclusive parts, where the memory is divided.
     exclusive: AtomicUsize,
+    /// Other processes may reach the memory at any time: the CPU gets no slices of it. Said where the compiler knows that the
+    /// CPU addresses the memory; of other memory there are none.
+    processes: AtomicBool,
     /// Freed already, or handed out.
     ended: bool,
     /// How many writes of the CPU there may be that no device has seen: guards that have not ended, and flushes that
@@ -51,6 +56,7 @@ impl Allocation {
             home,
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
+            processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicUsize::new(0),
         }
@@ -73,6 +79,19 @@ impl Allocation {
             Origin::Resource(resource) => resource.accessibility(),
             Origin::Foreign(foreign) => foreign.accessibility,
         }
+    }
+
+    /// Says that the compiler knows from here on that the CPU addresses the memory.
+    pub fn note_host_kind(&self) {
+        if self.accessibility().processes {
+            self.processes.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether slices of the memory may be given, which nobody else writes.
+    #[inline]
+    pub fn check_slices(&self, call: &'static str) -> Result<()> {
+        if self.processes.load(Ordering::Relaxed) { Err(no_slices(call)) } else { Ok(()) }
     }
 
     /// Posts the CPU's writes of a range that lies within, in bytes.
@@ -123,7 +142,7 @@ impl Allocation {
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
         }
         match &self.origin {
             Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
@@ -136,7 +155,7 @@ impl Allocation {
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.synchronize()?;
+            self.home.drain()?;
             // SAFETY: all parts are gone, and with them what borrowed the memory.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
@@ -215,19 +234,48 @@ impl Allocation {
     }
 }
 
+impl Allocation {
+    /// Moves all that it holds out.
+    #[cold]
+    fn take(&mut self) -> Self {
+        let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
+        Self {
+            block: self.block,
+            origin: core::mem::replace(&mut self.origin, Origin::Foreign(nowhere)),
+            home: self.home.clone(),
+            exposed: AtomicU64::new(*self.exposed.get_mut()),
+            exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
+            ended: core::mem::replace(&mut self.ended, true),
+            unposted: AtomicUsize::new(*self.unposted.get_mut()),
+            processes: AtomicBool::new(*self.processes.get_mut()),
+        }
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Err(error) = self.end()
-            && !error.is_teardown()
+        if inside_host_function() {
+            return drop_later(self.take());
+        }
+        // A resource may be the caller's own.
+        let ended = call_back(|| self.end()).unwrap_or_else(|panic| Err(panic.of("a resource")));
+        let Err(error) = ended else { return };
+        if error.is_teardown() {
+            return;
+        }
+        // A free that waits for the home stream fails while that captures. The capture will end.
+        if captures_under_way() {
+            // Where it has ended already, the value comes back, and its drop tries again.
+            drop(postpone(Box::new(self.take())));
+            return;
+        }
+        self.context().drop_errors().push("freeing a buffer", error);
+        // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
+        if matches!(self.origin, Origin::Foreign(_))
+            && self.end().is_err()
+            && let Origin::Foreign(foreign) = &mut self.origin
         {
-            self.context().drop_errors().push("freeing a buffer", error);
-            // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
-            if matches!(self.origin, Origin::Foreign(_))
-                && self.end().is_err()
-                && let Origin::Foreign(foreign) = &mut self.origin
-            {
-                core::mem::forget(foreign.owner.take());
-            }
+            core::mem::forget(foreign.owner.take());
         }
     }
 }
@@ -275,6 +323,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        if inside_host_function() {
+            let exclusive = core::mem::take(&mut self.exclusive);
+            return drop_later(Self { allocation: self.allocation.clone(), home: self.home.clone(), exclusive });
+        }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;

@@ -1,6 +1,7 @@
 //! Copies to and from the host, and between buffers.
 
 use super::{Access, Buffer, bytes_of_mut};
+use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::range::{resolve_elements, span_elements};
 use crate::resource::Kind;
@@ -28,6 +29,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let home = self.stream();
         let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
+        let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
         // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
@@ -94,6 +96,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         let home = self.stream();
         let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+        let _lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: this function's contract; it returns when the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
@@ -200,7 +203,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// Does work on the home stream.
-    pub(super) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+    pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
         self.post_forgotten()?;
         let begun = work(self.stream());
         self.mark_busy();
@@ -208,12 +211,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// The device's address of an element.
-    pub(super) fn address(&self, element: usize) -> CUdeviceptr {
+    pub(crate) fn address(&self, element: usize) -> CUdeviceptr {
         self.device_pointer() + (element * size_of::<T>()) as CUdeviceptr
     }
 
     #[inline]
-    pub(super) fn span(&self, call: &'static str, offset: usize, count: usize) -> Result<Range<usize>> {
+    pub(crate) fn span(&self, call: &'static str, offset: usize, count: usize) -> Result<Range<usize>> {
         span_elements(call, offset, count, self.length, size_of::<T>())
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::Result;
+use crate::borrowed::{Borrowed, check_read};
 use crate::resource::{HostAccessible, Kind};
 use bytemuck::AnyBitPattern;
 use core::fmt;
@@ -14,13 +15,16 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed.
+    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed; the memory
+    /// is a shareable pool's, which other processes may write at any time.
     pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T, K>>
     where
         T: AnyBitPattern,
     {
-        let range = self.resolve("Buffer::read", range)?;
-        self.fetch(&range)?;
+        const CALL: &str = "Buffer::read";
+        let range = self.resolve(CALL, range)?;
+        self.fetch(CALL, &range)?;
+        self.check_read(&range);
         Ok(HostRead { buffer: self, range })
     }
 
@@ -34,15 +38,19 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     where
         T: AnyBitPattern,
     {
-        let range = self.resolve("Buffer::write", range)?;
+        const CALL: &str = "Buffer::write";
+        let range = self.resolve(CALL, range)?;
+        self.hold.allocation().check_slices(CALL)?;
         self.settle()?;
         let (start, length) = self.bytes_of(&range);
         // SAFETY: as in `fetch`.
         let remembered = unsafe { self.hold.allocation().begin_write(start, length) }?;
-        Ok(HostWrite { buffer: self, range, remembered })
+        let borrowed = Borrowed::to_write(start, length);
+        Ok(HostWrite { buffer: self, range, remembered, borrowed })
     }
 
-    fn fetch(&self, range: &Range<usize>) -> Result<()> {
+    fn fetch(&self, call: &'static str, range: &Range<usize>) -> Result<()> {
+        self.hold.allocation().check_slices(call)?;
         self.settle()?;
         match self.resource() {
             Some(resource) if !range.is_empty() => {
@@ -58,6 +66,12 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     /// Where a range of elements begins, and how long it is, in bytes.
     fn bytes_of(&self, range: &Range<usize>) -> (*mut u8, usize) {
         (self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+    }
+
+    /// The CPU reads a range now.
+    fn check_read(&self, range: &Range<usize>) {
+        let (start, count) = self.slice_parts(range);
+        check_read(start, count * size_of::<T>());
     }
 
     /// The elements' address and number, for a slice. An empty range has no address.
@@ -105,6 +119,7 @@ impl<T: AnyBitPattern, K: HostAccessible> Deref for HostRead<'_, T, K> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
+        self.buffer.check_read(&self.range);
         let (start, count) = self.buffer.slice_parts(&self.range);
         // SAFETY: the range lies within memory of the driver's, whose bytes always have a value, and any is a value of
         // `T`; the address is aligned: allocations are, and parts lie at whole elements. The guard borrows the one
@@ -126,6 +141,7 @@ pub struct HostWrite<'buffer, T, K: HostAccessible> {
     range: Range<usize>,
     /// What the allocation's `begin_write` gave.
     remembered: bool,
+    borrowed: Borrowed,
 }
 
 impl<T, K: HostAccessible> HostWrite<'_, T, K> {
@@ -140,7 +156,8 @@ impl<T, K: HostAccessible> HostWrite<'_, T, K> {
     ///
     /// The flush of non-coherent memory failed.
     pub fn finish(self) -> Result<()> {
-        let guard = ManuallyDrop::new(self);
+        let mut guard = ManuallyDrop::new(self);
+        let _borrowed = core::mem::take(&mut guard.borrowed);
         guard.post()
     }
 }

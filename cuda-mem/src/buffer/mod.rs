@@ -52,6 +52,7 @@ pub(crate) use foreign::Claim;
 pub use host::{HostRead, HostWrite};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
+pub(crate) use share::has_own_handle;
 pub use transfer::{Transfer, TransferDestination, TransferSource};
 pub(crate) use viewed::Viewed;
 use work::Work;
@@ -210,6 +211,17 @@ fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) ->
     })
 }
 
+/// Checks that memory is aligned for elements, both for devices and for the CPU, which may know it by another address.
+fn check_aligned<T>(call: &'static str, device_pointer: CUdeviceptr, host_pointer: *const u8) -> Result<()> {
+    let multiple = align_of::<T>();
+    for (what, value) in [("address", device_pointer as usize), ("the CPU's address", host_pointer.addr())] {
+        if !value.is_multiple_of(multiple) {
+            return Err(Error::Misaligned { call, what, value, multiple });
+        }
+    }
+    Ok(())
+}
+
 /// Checks that a stream may be a home stream.
 #[inline]
 fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
@@ -226,6 +238,9 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     fn whole(allocation: Allocation, length: usize) -> Self {
+        if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
+            allocation.note_host_kind();
+        }
         Self::from_hold(Hold::Whole(allocation), 0, length)
     }
 
@@ -375,6 +390,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub fn try_into_kind<L: Kind>(self) -> Result<Buffer<T, L, A>, Box<Refused<Self>>> {
         let accessibility = self.accessibility();
         if L::ACCESSIBILITY.is_none_or(|wanted| accessibility.covers(wanted)) {
+            self.hold.allocation().note_host_kind();
             return Ok(Buffer::from_hold(self.hold, self.offset, self.length));
         }
         Err(Refused::new(
@@ -446,13 +462,19 @@ impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
 }
 
 /// A call that took a value was refused: the value, and why. Turns into the [`Error`] where a `?` wants one.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{error}")]
 pub struct Refused<V> {
     /// What the call took.
     pub value: V,
     /// Why it was refused.
     pub error: Error,
+}
+
+impl<V> fmt::Debug for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl<V> Refused<V> {

@@ -1,11 +1,10 @@
 //! Parts of buffers, and other ways to see the same memory.
 
 use super::allocation::{Hold, Part};
-use super::{Access, Buffer, Refused, SharedBuffer};
+use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
 use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
-use core::mem::MaybeUninit;
 use core::ops::RangeBounds;
 use core::sync::atomic::Ordering;
 
@@ -143,7 +142,8 @@ impl<T, K: Kind> Clone for SharedBuffer<T, K> {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// The same memory as elements of another type.
+    /// The same memory as elements of another type. Both types take any bytes and have no padding, because what is written
+    /// as one type is read as the other.
     ///
     /// # Errors
     ///
@@ -160,32 +160,16 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// ```
     pub fn cast<U>(self) -> Result<Buffer<U, K, A>, Box<Refused<Self>>>
     where
-        T: NoUninit,
-        U: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
+        U: NoUninit + AnyBitPattern,
     {
-        self.reinterpret()
-    }
-
-    /// As [`cast`](Self::cast), without a promise on the elements' values.
-    ///
-    /// # Errors
-    ///
-    /// As [`cast`](Self::cast).
-    pub fn cast_uninit<U>(self) -> Result<Buffer<MaybeUninit<U>, K, A>, Box<Refused<Self>>> {
-        self.reinterpret()
-    }
-
-    fn reinterpret<U>(self) -> Result<Buffer<U, K, A>, Box<Refused<Self>>> {
         const { assert!(size_of::<U>() != 0, "an element of a buffer has a size") };
         const CALL: &str = "Buffer::cast";
-        let misaligned = |what, value, multiple| Error::Misaligned { call: CALL, what, value, multiple };
         if !self.size().is_multiple_of(size_of::<U>()) {
-            let error = misaligned("size", self.size(), size_of::<U>());
-            return Err(Refused::new(self, error));
+            let (value, multiple) = (self.size(), size_of::<U>());
+            return Err(Refused::new(self, Error::Misaligned { call: CALL, what: "size", value, multiple }));
         }
-        let address = self.device_pointer() as usize;
-        if !address.is_multiple_of(align_of::<U>()) {
-            let error = misaligned("address", address, align_of::<U>());
+        if let Err(error) = check_aligned::<U>(CALL, self.device_pointer(), self.host_address().cast()) {
             return Err(Refused::new(self, error));
         }
         let length = self.size() / size_of::<U>();

@@ -1,7 +1,7 @@
 //! Memory that comes from, or goes to, other code.
 
 use super::allocation::{Allocation, Foreign, Hold, Origin};
-use super::{Buffer, Refused, check_home, check_stream};
+use super::{Buffer, Refused, check_aligned, check_home, check_stream};
 use crate::context::ForeignOwner;
 use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
@@ -88,7 +88,7 @@ impl<T, K: Kind> Buffer<T, K> {
         const CALL: &str = "Buffer::from_block";
         let resource = resource.share();
         check_home(CALL, &resource, stream)?;
-        let size = check_elements::<T>(CALL, block.device_pointer, length)?;
+        let size = check_elements::<T>(CALL, block.device_pointer, block.host_pointer, length)?;
         if size > block.size {
             return Err(Error::OutOfRange { call: CALL, offset: 0, length: size, size: block.size });
         }
@@ -179,7 +179,7 @@ impl<T, K: Kind> Buffer<T, K> {
     fn foreign(pointer: CUdeviceptr, length: usize, owner: Option<ForeignOwner>, stream: &Stream) -> Result<Self> {
         const CALL: &str = "Buffer::from_raw";
         check_stream(CALL, stream)?;
-        let size = check_elements::<T>(CALL, pointer, length)?;
+        let size = check_elements::<T>(CALL, pointer, ptr::null(), length)?;
         let info = match size {
             0 => None,
             _ => Some(PointerInfo::of(stream.context(), pointer)?),
@@ -193,6 +193,7 @@ impl<T, K: Kind> Buffer<T, K> {
                 rule: "it must be addressable by whom the kind names",
             });
         }
+        check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| Block {
             // The driver's copies take the CPU's address of memory that devices do not address.
             device_pointer: if accessibility.device { info.device_pointer } else { pointer },
@@ -205,7 +206,12 @@ impl<T, K: Kind> Buffer<T, K> {
 }
 
 /// Checks an address for `length` values of `T`, and gives their size in bytes.
-fn check_elements<T>(call: &'static str, pointer: CUdeviceptr, length: usize) -> Result<usize> {
+fn check_elements<T>(
+    call: &'static str,
+    pointer: CUdeviceptr,
+    host_pointer: *const u8,
+    length: usize,
+) -> Result<usize> {
     const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
     let invalid = |argument, value: String, rule| Error::InvalidArgument { call, argument, value: value.into(), rule };
     let size = length.checked_mul(size_of::<T>()).filter(|size| pointer.checked_add(*size as u64).is_some());
@@ -215,8 +221,6 @@ fn check_elements<T>(call: &'static str, pointer: CUdeviceptr, length: usize) ->
     if pointer == 0 && size != 0 {
         return Err(invalid("pointer", "0".into(), "memory has an address"));
     }
-    if !(pointer as usize).is_multiple_of(align_of::<T>()) {
-        return Err(Error::Misaligned { call, what: "pointer", value: pointer as usize, multiple: align_of::<T>() });
-    }
+    check_aligned::<T>(call, pointer, host_pointer)?;
     Ok(size)
 }

@@ -1,6 +1,7 @@
 //! Copies of rows: two-dimensional parts of buffers.
 
 use super::{Access, Buffer};
+use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::resource::Kind;
 use crate::{Error, Result};
@@ -74,6 +75,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         to.check(CALL, width, height, self.len(), size_of::<T>())?;
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
+        let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: all rows lie within their memory, and the slice is borrowed until they are copied.
         self.stream().complete_with(CALL, || unsafe { self.copy_rows(self.side(to), side, width, height) })
     }
@@ -99,6 +101,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         from.check(CALL, width, height, self.len(), size_of::<T>())?;
         to.check(CALL, width, height, destination.len(), size_of::<T>())?;
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
+        let _lent = Borrowed::lent_to_write(destination.as_ptr(), size_of_val(destination));
         // SAFETY: as in `copy_rows_from_slice`.
         self.stream().complete_with(CALL, || unsafe { self.copy_rows(side, self.side(from), width, height) })
     }

@@ -1,6 +1,7 @@
 //! Copies that borrow host memory.
 
 use super::{Access, Buffer, bytes_of_mut};
+use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::resource::Kind;
 use crate::{Event, Result, Stream, waiting};
@@ -13,12 +14,20 @@ use std::sync::{Mutex, PoisonError};
 /// Copies to and from borrowed host memory that go on while the caller does other things. All of them are done when
 /// [`transfer_scope`] returns.
 pub struct TransferScope<'scope, 'env: 'scope> {
-    /// The streams that copies were given to, each with an event after the last copy. The scope waits for the events: a
-    /// stream may capture by then, and the driver refuses to wait for it.
-    copies: Mutex<Vec<(Stream, Event)>>,
+    copies: Mutex<Copies>,
     // As `std::thread::Scope`: both lifetimes are invariant.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
+}
+
+/// The copies that a scope began.
+#[derive(Default)]
+struct Copies {
+    /// The streams that they were given to, each with an event after the last copy. The scope waits for the events: a
+    /// stream may capture by then, and the driver refuses to wait for it.
+    marks: Vec<(Stream, Event)>,
+    /// The memory of the host that they use.
+    lent: Vec<Borrowed>,
 }
 
 /// Runs `work`, which may begin copies with host memory that is borrowed from outside of it, and waits for them.
@@ -53,7 +62,7 @@ pub fn transfer_scope<'env, R>(
     result.and_then(|value| waited.map(|()| value))
 }
 
-struct Guard<'a>(&'a Mutex<Vec<(Stream, Event)>>);
+struct Guard<'a>(&'a Mutex<Copies>);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
@@ -62,10 +71,11 @@ impl Drop for Guard<'_> {
     }
 }
 
-fn wait(copies: &Mutex<Vec<(Stream, Event)>>) -> Result<()> {
-    let copies = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
+fn wait(copies: &Mutex<Copies>) -> Result<()> {
+    // What is lent comes back when all is complete.
+    let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
     // All of them, also after an error.
-    let complete = || copies.into_iter().fold(Ok(()), |result, (_, event)| result.and(event.complete()));
+    let complete = || marks.into_iter().fold(Ok(()), |result, (_, event)| result.and(event.complete()));
     waiting::while_doing(&"at the end of a transfer_scope", complete)
 }
 
@@ -83,8 +93,9 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     ) -> Result<()> {
         let range = buffer.span("TransferScope::upload", offset, source.len())?;
         let from = source.as_ptr().expose_provenance() as CUdeviceptr;
+        let lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: the range lies within the buffer, and the source is borrowed until the scope has waited.
-        unsafe { self.begin(buffer, buffer.address(range.start), from, size_of_val(source)) }
+        unsafe { self.begin(buffer, lent, buffer.address(range.start), from, size_of_val(source)) }
     }
 
     /// Begins to copy the elements from `offset` on to a slice, in order of the buffer's stream.
@@ -100,12 +111,13 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     ) -> Result<()> {
         let range = buffer.span("TransferScope::download", offset, destination.len())?;
         let (to, size) = bytes_of_mut(destination);
+        let lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: as in `upload`.
-        unsafe { self.begin(buffer, to, buffer.address(range.start), size) }
+        unsafe { self.begin(buffer, lent, to, buffer.address(range.start), size) }
     }
 
-    /// Begins a copy on the buffer's home stream.
+    /// Begins a copy on the buffer's home stream, with a range of the host's memory that is lent to it.
     ///
     /// # Safety
     ///
@@ -113,6 +125,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     unsafe fn begin<T, K: Kind, A: Access>(
         &self,
         buffer: &Buffer<T, K, A>,
+        lent: Borrowed,
         to: CUdeviceptr,
         from: CUdeviceptr,
         size: usize,
@@ -125,20 +138,22 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         // Through the whole of it, so that of two threads with one stream the later one also marks the later point.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         // The event is made first: once the copy has begun, its end must be found.
-        let place = match copies.iter().position(|(stream, _)| stream == home) {
+        let Copies { marks, lent: all_lent } = &mut *copies;
+        let place = match marks.iter().position(|(stream, _)| stream == home) {
             Some(place) => place,
             None => {
-                copies.push((home.clone(), Event::new(home.context())?));
-                copies.len() - 1
+                marks.push((home.clone(), Event::new(home.context())?));
+                marks.len() - 1
             }
         };
+        all_lent.push(lent);
         let begun = buffer.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, after which something may have begun.
-        begun.and(copies[place].1.mark(home).or_else(|_| home.complete()))
+        begun.and(marks[place].1.mark(home).or_else(|_| home.complete()))
     }
 }
 

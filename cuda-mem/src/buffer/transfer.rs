@@ -1,6 +1,7 @@
 //! Copies to and from the host that go on while the caller does other things.
 
 use super::{Access, Buffer, Refused};
+use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::resource::Kind;
 use crate::{Event, Result, Stream};
@@ -84,13 +85,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         T: NoUninit,
     {
         let source = host.source();
+        let lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         let (from, size) = (source.as_ptr().expose_provenance() as CUdeviceptr, size_of_val(source));
         let to = match self.span("Buffer::upload", offset, source.len()) {
             Ok(range) => self.address(range.start),
             Err(error) => return Err(Refused::new(host, error)),
         };
         // SAFETY: both ranges lie within their memory, and the transfer keeps the host's until the copy is done.
-        unsafe { self.transfer(host, to, from, size) }
+        unsafe { self.transfer((host, lent), to, from, size) }
     }
 
     /// Begins to copy the elements from `offset` on to host memory, in stream order. The transfer owns the host memory
@@ -110,13 +112,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     {
         let destination = host.destination();
         let size = size_of_val(destination);
+        let lent = Borrowed::lent_to_write(destination.as_ptr(), size);
         let to = destination.as_mut_ptr().expose_provenance() as CUdeviceptr;
         let from = match self.span("Buffer::download", offset, destination.len()) {
             Ok(range) => self.address(range.start),
             Err(error) => return Err(Refused::new(host, error)),
         };
         // SAFETY: as in `upload`.
-        unsafe { self.transfer(host, to, from, size) }
+        unsafe { self.transfer((host, lent), to, from, size) }
     }
 
     /// Begins a copy on the home stream.
@@ -126,7 +129,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Both ranges are valid for `size` bytes until the copy is done; `host` keeps the one of the host so.
     unsafe fn transfer<H: Send + 'static>(
         &self,
-        host: H,
+        (host, lent): (H, Borrowed),
         to: CUdeviceptr,
         from: CUdeviceptr,
         size: usize,
@@ -150,7 +153,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }
-        Ok(Transfer { state: Some(State { host, event }), stream: home.clone(), waker: None })
+        Ok(Transfer { state: Some(State { lent, host, event }), stream: home.clone(), waker: None })
     }
 }
 
@@ -167,6 +170,8 @@ pub struct Transfer<H> {
 }
 
 struct State<H> {
+    /// Ends before the host memory.
+    lent: Borrowed,
     host: H,
     event: Event,
 }
@@ -195,7 +200,7 @@ impl<H> Transfer<H> {
 
     /// Waits for the copy, and gives the host memory back, if it is there.
     fn finish(&mut self) -> Option<Result<H>> {
-        let State { host, event } = self.state.take()?;
+        let State { lent: _lent, host, event } = self.state.take()?;
         Some(event.complete().map(|()| host))
     }
 
@@ -228,7 +233,7 @@ impl<H> Transfer<H> {
         }
         let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
         self.waker = Some(wake.clone());
-        self.stream.launch_host_function(move || {
+        self.stream.launch_prompt_function(move || {
             let waker = {
                 let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
                 wake.passed = true;

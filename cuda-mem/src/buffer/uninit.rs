@@ -16,8 +16,11 @@ impl<T, K: Kind, A: Access> Buffer<MaybeUninit<T>, K, A> {
     pub unsafe fn assume_init(self) -> Buffer<T, K, A> {
         Buffer::from_hold(self.hold, self.offset, self.length)
     }
+}
 
-    /// Gives every element a value by copying a slice of the same length.
+impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
+    /// Gives every element a value by copying a slice of the same length. A buffer that is shared has clones, which could
+    /// take the values away again; so this one must be exclusive.
     ///
     /// # Errors
     ///
@@ -32,7 +35,7 @@ impl<T, K: Kind, A: Access> Buffer<MaybeUninit<T>, K, A> {
     /// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn init_from_slice(self, source: &[T]) -> Result<Buffer<T, K, A>>
+    pub fn init_from_slice(self, source: &[T]) -> Result<Buffer<T, K>>
     where
         T: NoUninit,
     {

@@ -1,19 +1,27 @@
 //! Where profiles are kept between runs.
 
 use super::profile::MachineProfile;
-use crate::Device;
+use crate::{Device, descriptor};
+use cuda_sys::load::environment;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Far more than a profile has.
+const LONGEST: u64 = 1 << 20;
 
 /// Where an engine looks for its machine's profile, and keeps what it has measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProfileCache {
     /// The user's cache directory: `$XDG_CACHE_HOME/cuda-mem`, else `~/.cache/cuda-mem`; or what the environment variable
-    /// `CUDA_MEM_PROFILES` names, a directory, or `off`. Nothing is kept of the software GPU, whose figures say nothing.
+    /// `CUDA_MEM_PROFILES` names, a directory, or `off`. Nothing is kept of the software GPU, whose figures say nothing, nor in
+    /// a program that runs with raised privileges (set-user-id), whose environment is somebody else's.
     #[default]
     User,
     /// A directory of the program's choice.
@@ -27,7 +35,7 @@ impl ProfileCache {
     fn directory(&self) -> Option<PathBuf> {
         match self {
             ProfileCache::User => {
-                user_directory(env::var_os("CUDA_MEM_PROFILES"), env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
+                user_directory(environment("CUDA_MEM_PROFILES"), environment("XDG_CACHE_HOME"), environment("HOME"))
             }
             ProfileCache::Directory(path) => Some(path.clone()),
             ProfileCache::Off => None,
@@ -48,8 +56,8 @@ fn user_directory(named: Option<OsString>, cache: Option<OsString>, home: Option
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     match named {
         Some(name) if name == "off" => None,
-        Some(path) if !path.is_empty() => Some(path.into()),
-        _ => {
+        Some(path) => Some(path.into()),
+        None => {
             let cache = cache.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")))?;
             Some(cache.join("cuda-mem"))
         }
@@ -111,21 +119,37 @@ fn cpu_name() -> String {
     name.unwrap_or(env::consts::ARCH).to_owned()
 }
 
-/// The profile in a file, if it is one of this machine and every figure is one.
+/// The profile in a file, if it is one of this machine and every figure is one. Only a file is read: no link is followed, and
+/// nothing is waited for, as a pipe would want it.
 pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
-    let profile: MachineProfile = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(CWD, file, flags, Mode::empty()).ok()?;
+    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let mut text = Vec::new();
+    File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
+    let profile: MachineProfile = serde_json::from_slice(&text).ok()?;
     (profile.is_valid() && identity.matches(&profile)).then_some(profile)
 }
 
-/// Keeps a profile. Others that read the file meanwhile see the old one or the new one, whole.
+/// Keeps a profile. Others that read the file meanwhile see the old one or the new one, whole. Where others may write the
+/// directory too, they can neither foresee the temporary name nor put a link in its place, and a link of the file's own name
+/// is replaced, not followed.
 pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let temporary = file.with_extension(format!("{}.new", std::process::id()));
-    let written =
-        fs::write(&temporary, serde_json::to_vec_pretty(profile)?).and_then(|()| fs::rename(&temporary, file));
+    let (directory, name) = (file.parent().filter(|path| !path.as_os_str().is_empty()), file.file_name());
+    let (directory, name) = (directory.unwrap_or(Path::new(".")), name.ok_or(io::ErrorKind::InvalidInput)?);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory: OwnedFd = openat(CWD, directory, flags, Mode::empty())?;
+    let random = descriptor::random().map_err(io::Error::other)?;
+    let temporary = format!(".{:032x}.new", u128::from_ne_bytes(random));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let text = serde_json::to_vec_pretty(profile)?;
+    let mut made = File::from(openat(&directory, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = made.write_all(&text).and_then(|()| Ok(renameat(&directory, &temporary, &directory, name)?));
     if written.is_err() {
-        let _ = fs::remove_file(&temporary);
+        let _ = unlinkat(&directory, &temporary, AtFlags::empty());
     }
     written
 }
@@ -133,6 +157,7 @@ pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn identity() -> Identity {
         Identity {
@@ -149,7 +174,6 @@ mod tests {
         let text = |text: &str| Some(OsString::from(text));
         assert_eq!(user_directory(None, text("/c"), text("/h")), Some("/c/cuda-mem".into()));
         assert_eq!(user_directory(None, text("relative"), text("/h")), Some("/h/.cache/cuda-mem".into()));
-        assert_eq!(user_directory(text(""), None, text("/h")), Some("/h/.cache/cuda-mem".into()));
         assert_eq!(user_directory(text("/p"), text("/c"), text("/h")), Some("/p".into()));
         assert_eq!(user_directory(text("off"), text("/c"), text("/h")), None);
         assert_eq!(user_directory(None, None, None), None);
@@ -179,11 +203,44 @@ mod tests {
             fs::write(&file, broken).unwrap();
             assert_eq!(read(&file, &identity()), None, "{broken}");
         }
+        fs::write(&file, vec![b' '; 2 * LONGEST as usize]).unwrap();
+        assert_eq!(read(&file, &identity()), None, "a file without end is not read to its end");
         write(&file, &profile).unwrap();
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         fs::remove_dir_all(&directory).unwrap();
         fs::write(&directory, "a file, not a directory").unwrap();
         assert!(write(&file, &profile).is_err());
         fs::remove_file(&directory).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "writes files")]
+    fn what_others_planted_is_neither_followed_nor_waited_for() {
+        let directory = env::temp_dir().join(format!("cuda-mem-planted-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (victim, file) = (directory.join("victim"), ProfileCache::Directory(directory.clone()).file(&identity()));
+        let file = file.unwrap();
+        let profile = MachineProfile { routes: MachineProfile::typical().routes, ..identity().empty_profile() };
+        fs::write(&victim, serde_json::to_vec(&profile).unwrap()).unwrap();
+        let before = fs::read(&victim).unwrap();
+        // The name of the profile, and the temporary name that once could be foreseen.
+        symlink(&victim, &file).unwrap();
+        let foreseen = file.with_extension(format!("{}.new", std::process::id()));
+        symlink(&victim, &foreseen).unwrap();
+        assert_eq!(read(&file, &identity()), None, "a link is not followed");
+        let other = MachineProfile { device_name: "another".into(), ..profile };
+        write(&file, &other).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), before, "another file was written through a link");
+        assert!(fs::symlink_metadata(&file).unwrap().is_file());
+        assert!(fs::symlink_metadata(&foreseen).unwrap().is_symlink());
+        assert_eq!(read(&file, &identity()), Some(other.clone()));
+        // A pipe that nobody writes.
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(read(&file, &identity()), None);
+        write(&file, &other).unwrap();
+        assert_eq!(read(&file, &identity()), Some(other));
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -9,6 +9,7 @@ use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
+use crate::borrowed::Borrowed;
 use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::host_copy;
 use crate::{Context, Error, Result, Stream};
@@ -332,6 +333,10 @@ impl CopyEngine {
         };
         // What a capture records copies nothing now.
         stream.check_not_capturing("CopyEngine::copy")?;
+        let _lent = match direction {
+            Direction::ToDevice => Borrowed::lent(host, place.size),
+            Direction::FromDevice => Borrowed::lent_to_write(host, place.size),
+        };
         let job = Job { sides, device: place.device, stream };
         memory.begin_device_work();
         if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {

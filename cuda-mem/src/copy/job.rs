@@ -108,9 +108,13 @@ impl Job<'_> {
         unsafe { call!(cuda.cuMemcpyAsync(to, from, self.sides.size, self.stream.raw())) }
     }
 
-    /// Locks the pages, copies, waits and unlocks them.
+    /// Locks the pages, copies, waits and unlocks them. To unlock waits for all work of the context: while some of it waits for
+    /// the CPU, the driver copies from the pages as they are.
     fn registered(&self) -> Result<()> {
         let context = self.stream.context();
+        let Some(_quiet) = context.try_quiet() else {
+            return self.by_driver().and_then(|()| self.stream.complete());
+        };
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let start = self.sides.host.map_addr(|address| address & !(PAGE - 1));
         let size = (self.sides.host.addr() + self.sides.size).next_multiple_of(PAGE) - start.addr();

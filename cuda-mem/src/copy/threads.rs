@@ -1,5 +1,6 @@
 //! The threads that help with large copies.
 
+use crate::callback::dispose;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -278,7 +279,11 @@ fn work_on(JobPointer(job): &JobPointer) {
     // SAFETY: as above; the work lives as long as the job.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.work)() }));
     if let Err(panic) = outcome {
-        job.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+        let mut first = job.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*first {
+            None => *first = Some(panic),
+            Some(_) => dispose(panic),
+        }
     }
     // The job may be gone as soon as the count says so.
     job.running.fetch_sub(1, Ordering::Release);

@@ -3,7 +3,7 @@
 use super::{DataType, TypeCode};
 
 /// Why something is no type of elements.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataTypeError {
     /// DLPack's list has no such code.

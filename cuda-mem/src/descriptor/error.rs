@@ -4,7 +4,7 @@ use super::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
 use crate::Uuid;
 
 /// Why bytes are no descriptor, or one that a call does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
     /// There are too few bytes.
@@ -123,21 +123,30 @@ pub enum DescriptorError {
         /// The pool of the import.
         expected: PoolId,
     },
-    /// It says that the allocation is longer than the driver says.
+    /// It says that the allocation is longer than the driver, or the system, says.
     #[error(
-        "{call}: the descriptor says that the allocation has {size} bytes, but the driver says {extent}: it was changed"
+        "{call}: the descriptor says that the allocation has {size} bytes, but it has {extent}: the descriptor was changed"
     )]
     TooLarge {
         /// The function.
         call: &'static str,
         /// What the descriptor says.
         size: u64,
-        /// What the driver says.
+        /// What the driver or the system says.
         extent: u64,
     },
     /// This process exported it, and the memory is no more.
     #[error("{call}: this process exported the memory itself, and has freed it since")]
     Freed {
+        /// The function.
+        call: &'static str,
+    },
+    /// The system does not say whether a file is one that this process exported itself.
+    #[error(
+        "{call}: the system does not say whether the file is of a pool that this process made, and imported it would reach \
+         that pool's memory a second time: permit kcmp (seccomp), or import in a process that makes no shareable pools"
+    )]
+    Unrecognised {
         /// The function.
         call: &'static str,
     },
@@ -162,10 +171,8 @@ pub enum DescriptorError {
         /// The function.
         call: &'static str,
     },
-    /// What it names is imported already under another name.
-    #[error(
-        "{call}: what the descriptor names is imported already by another one that differs: one of them was changed"
-    )]
+    /// What it names is here already under another name, or its name is another's here.
+    #[error("{call}: what the descriptor names is here already under another name: one of the descriptors was changed")]
     Conflict {
         /// The function.
         call: &'static str,

@@ -1,15 +1,18 @@
 //! What a process tells another about memory, or an event, that it shares.
 
+mod block;
 mod error;
+mod file;
 mod key;
 mod process;
 
 use crate::{Context, Error, Result, Uuid};
 use core::fmt;
 use core::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
 
+pub use block::BlockExport;
 pub use error::DescriptorError;
+pub(crate) use file::{Sameness, compare, duplicate, length};
 pub(crate) use key::{Key, Tag};
 pub(crate) use process::random;
 
@@ -218,16 +221,6 @@ impl Descriptor {
         self.files as usize
     }
 
-    /// The same allocation with another part of it: for resources that divide what they export.
-    ///
-    /// # Errors
-    ///
-    /// The part does not lie within the allocation.
-    pub fn with_part(self, offset: u64, length: u64) -> Result<Self, DescriptorError> {
-        let part = Self { offset, length, ..self };
-        part.check().map(|()| part)
-    }
-
     /// A form to send: little-endian, with magic word, version and checksum.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -345,8 +338,8 @@ impl Descriptor {
         self.payload[NODE_AT..NODE_AT + 4].copy_from_slice(&node.unwrap_or(0).to_le_bytes());
     }
 
-    /// Whether this process exported it.
-    pub(crate) fn is_own(&self) -> Result<bool> {
+    /// Whether it says that this process exported it. Anybody can write that: it may lead to a refusal, and to nothing else.
+    pub(crate) fn claims_own(&self) -> Result<bool> {
         Ok(self.process == process::this()?)
     }
 
@@ -370,12 +363,6 @@ pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
-}
-
-/// A file descriptor of the same file.
-pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
-    file.try_clone()
-        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
+use crate::ends::Ended;
 use crate::error::{Error, call};
+use crate::later::{drop_later, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -172,10 +174,10 @@ impl fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _teardown = self.context.driver().teardown();
-        self.context.end("destroying a graph", |cuda| {
-            // SAFETY: ours; what was made of it keeps what it needs.
-            unsafe { call!(cuda.cuGraphDestroy(self.raw)) }
-        });
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
+        // SAFETY: ours; what was made of it keeps what it needs.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Graph(self.raw)) };
     }
 }

@@ -1,7 +1,9 @@
 //! Graphs made ready for launches.
 
 use super::Graph;
+use crate::ends::Ended;
 use crate::error::call;
+use crate::later::{drop_later, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -80,10 +82,10 @@ impl fmt::Debug for ExecutableGraph {
 
 impl Drop for ExecutableGraph {
     fn drop(&mut self) {
-        let _teardown = self.context.driver().teardown();
-        self.context.end("destroying an executable graph", |cuda| {
-            // SAFETY: ours; a launch that goes on keeps what it needs.
-            unsafe { call!(cuda.cuGraphExecDestroy(self.raw)) }
-        });
+        if inside_host_function() {
+            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+        }
+        // SAFETY: ours; a launch that goes on keeps what it needs.
+        unsafe { self.context.driver().ends().end(&self.context, Ended::Executable(self.raw)) };
     }
 }

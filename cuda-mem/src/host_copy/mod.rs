@@ -20,7 +20,7 @@
 //! model's. Atomics of Rust do not vectorise, and would allow no streaming accesses.
 //!
 //! Miri runs the model itself, byte by byte. The sanitizers do not see into assembly, so builds for them
-//! (`--cfg cuda_mem_sanitizer`) use atomics of aligned words. The thread sanitizer then still finds accesses through
+//! (`--cfg sanitized`) use atomics of aligned words. The thread sanitizer then still finds accesses through
 //! references that meet a copy.
 //!
 //! # Stores are fenced before another thread can see them
@@ -30,10 +30,10 @@
 //! this module go through [`Stores`], which stays on its thread and fences at its end. Nothing that the crate gives to a
 //! program holds one that the program could forget or send.
 
-#[cfg(all(target_arch = "aarch64", not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
 #[path = "neon.rs"]
 mod streaming;
-#[cfg(all(target_arch = "x86_64", not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
 mod streaming;
 mod word;
 
@@ -69,7 +69,7 @@ impl Stores {
                 0 => {}
                 4 if destination.addr().is_multiple_of(4) => copy_word::<u32, false, true>(source, destination),
                 8 if destination.addr().is_multiple_of(8) => copy_word::<u64, false, true>(source, destination),
-                #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, cuda_mem_sanitizer))))]
+                #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
                 streaming::LINE.. => streaming::store(source, destination, length),
                 _ => store_words(source, destination, length),
             }
@@ -110,17 +110,17 @@ pub(crate) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
 /// write-combining buffers. In Rust's model it is a release fence.
 #[inline]
 pub(crate) fn store_fence() {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, cuda_mem_sanitizer))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
     // SAFETY: it touches no memory of its own. It holds the compiler back too: the assembly may touch any memory.
     unsafe {
         core::arch::asm!("sfence", options(nostack, preserves_flags));
     }
-    #[cfg(all(target_arch = "aarch64", not(any(miri, cuda_mem_sanitizer))))]
+    #[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
     // SAFETY: as above. Rust's fences reach the processors only, and not what is on the bus.
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, cuda_mem_sanitizer))]
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, sanitized))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
@@ -128,17 +128,17 @@ pub(crate) fn store_fence() {
 /// of write-combining memory are not kept in order by x86-64 itself. In Rust's model it is an acquire fence.
 #[inline]
 fn load_fence() {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, cuda_mem_sanitizer))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
     // SAFETY: as in `store_fence`.
     unsafe {
         core::arch::asm!("lfence", options(nostack, preserves_flags));
     }
-    #[cfg(all(target_arch = "aarch64", not(any(miri, cuda_mem_sanitizer))))]
+    #[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
     // SAFETY: as in `store_fence`.
     unsafe {
         core::arch::asm!("dsb ld", options(nostack, preserves_flags));
     }
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, cuda_mem_sanitizer))]
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, sanitized))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
@@ -156,7 +156,7 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
             0 => {}
             4 if source.addr().is_multiple_of(4) => copy_word::<u32, true, false>(source, destination),
             8 if source.addr().is_multiple_of(8) => copy_word::<u64, true, false>(source, destination),
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, cuda_mem_sanitizer))))]
+            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
             streaming::SHORTEST_LOAD.. => streaming::load(source, destination, length),
             _ => load_words(source, destination, length),
         }
@@ -186,7 +186,7 @@ pub(crate) unsafe fn load_word<T: bytemuck::AnyBitPattern>(source: *const u8) ->
 
 /// Divides a copy at an address into what comes before the first multiple of `unit`, whole units, and the rest: the size of
 /// the head in bytes, the number of units, and where the rest begins.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
 #[inline]
 fn divide(address: usize, length: usize, unit: usize) -> (usize, usize, usize) {
     let head = (address.wrapping_neg() % unit).min(length);

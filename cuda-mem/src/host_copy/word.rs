@@ -15,7 +15,7 @@ pub(super) trait Word: Copy {
 
 /// Words by one instruction each. The compiler neither drops, repeats, divides nor joins assembly, and it keeps the order
 /// of other accesses around it, since the assembly may touch any memory.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
 macro_rules! words {
     ($($word:ty, $register:ident, $load:literal, $store:literal;)*) => { $(
         impl Word for $word {
@@ -50,7 +50,7 @@ macro_rules! words {
     )* };
 }
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
 words! {
     u8, reg_byte, "mov {value}, byte ptr [{word}]", "mov byte ptr [{word}], {value}";
     u16, reg, "mov {value:x}, word ptr [{word}]", "mov word ptr [{word}], {value:x}";
@@ -58,7 +58,7 @@ words! {
     u64, reg, "mov {value}, qword ptr [{word}]", "mov qword ptr [{word}], {value}";
 }
 
-#[cfg(all(target_arch = "aarch64", not(any(miri, cuda_mem_sanitizer))))]
+#[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
 words! {
     u8, reg, "ldrb {value:w}, [{word}]", "strb {value:w}, [{word}]";
     u16, reg, "ldrh {value:w}, [{word}]", "strh {value:w}, [{word}]";
@@ -68,7 +68,7 @@ words! {
 
 /// Words by atomics: for the sanitizers, which do not see into assembly, and for other processors. The thread sanitizer
 /// knows no fences, so the accesses have the order that the callers' fences give them.
-#[cfg(all(any(cuda_mem_sanitizer, not(any(target_arch = "x86_64", target_arch = "aarch64"))), not(miri)))]
+#[cfg(all(any(sanitized, not(any(target_arch = "x86_64", target_arch = "aarch64"))), not(miri)))]
 macro_rules! words {
     ($($word:ty, $atomic:ident;)*) => { $(
         impl Word for $word {
@@ -89,7 +89,7 @@ macro_rules! words {
     )* };
 }
 
-#[cfg(all(any(cuda_mem_sanitizer, not(any(target_arch = "x86_64", target_arch = "aarch64"))), not(miri)))]
+#[cfg(all(any(sanitized, not(any(target_arch = "x86_64", target_arch = "aarch64"))), not(miri)))]
 words! {
     u8, AtomicU8;
     u16, AtomicU16;

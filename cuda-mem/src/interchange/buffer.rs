@@ -3,8 +3,9 @@
 use super::SharedTensor;
 use crate::resource::Kind;
 use crate::{Element, SharedBuffer};
+use bytemuck::{AnyBitPattern, NoUninit};
 
-impl<T: Element, K: Kind> SharedBuffer<T, K> {
+impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// The buffer as an array of one dimension, to be handed to other libraries. It shares the ownership of the memory:
     /// who drops the buffer defers the free until the last consumer has let go, and [`close`](SharedBuffer::close) is
     /// refused until then.

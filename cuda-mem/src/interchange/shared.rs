@@ -6,7 +6,7 @@ use super::{Tensor, TensorDevice, TensorParts};
 use crate::buffer::Claim;
 use crate::resource::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
 /// An array in memory that it shares the ownership of: what is handed to other libraries, and what comes from them.
@@ -189,7 +189,7 @@ impl SharedTensor {
     /// It is not; or its kind is another. It is given back.
     pub fn into_buffer<T, K>(self) -> Result<SharedBuffer<T, K>, Box<Refused<Self>>>
     where
-        T: Element + AnyBitPattern,
+        T: Element + NoUninit + AnyBitPattern,
         K: Kind,
     {
         let tensor = &self.tensor;
@@ -290,13 +290,13 @@ impl SharedTensor {
         let begin = (range.start.saturating_sub(address_of(&self.memory, self.tensor.device))) as usize;
         let size = (range.end - range.start) as usize;
         let home = self.home_for(resource)?;
-        let mut copy = Buffer::<u8, Any>::uninit(resource, size, &home)?.cast_uninit::<u8>()?;
+        let copy = Buffer::<u8, Any>::uninit(resource, size, &home)?;
+        // SAFETY: nothing reads the bytes before the copy has written all of them; where it fails, the buffer ends here.
+        let mut copy = unsafe { copy.assume_init() };
         if size != 0 {
-            let source = self.memory.slice(begin..begin + size)?.cast_uninit::<u8>()?;
-            copy.copy_from_buffer(0, &source, ..)?;
+            copy.copy_from_buffer(0, &self.memory.slice(begin..begin + size)?, ..)?;
         }
-        // SAFETY: all bytes were copied, and bytes have no values that they must not be.
-        let memory = unsafe { copy.assume_init() }.into_shared();
+        let memory = copy.into_shared();
         let device = device_of(&memory);
         let address = address_of(&memory, device) + (self.tensor.address - range.start);
         let tensor = self.tensor.moved_to(address, device)?.into_writable();

@@ -267,7 +267,7 @@ fn dense_strides(shape: &[i64]) -> Numbers {
 }
 
 /// Why something is no array.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// More dimensions than there may be, or fewer than none.

@@ -25,7 +25,7 @@ use std::time::Instant;
 pub const MAX_MESSAGE: usize = 64 << 10;
 
 /// Why a channel failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
     /// The other process closed its end, or died, between messages.

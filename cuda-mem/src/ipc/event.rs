@@ -45,7 +45,7 @@ impl Event {
     pub fn import(context: &Context, descriptor: &Descriptor) -> Result<Self> {
         const CALL: &str = "Event::import";
         descriptor.expect(CALL, ExportKind::Event, context)?;
-        if descriptor.is_own()? {
+        if descriptor.claims_own()? {
             return Err(DescriptorError::OwnProcess { call: CALL, kind: ExportKind::Event }.into());
         }
         let (cuda, _current) = (context.driver().raw(), context.bind()?);

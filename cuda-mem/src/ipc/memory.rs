@@ -2,7 +2,7 @@
 
 use super::imports::Imports;
 use super::{from_driver, to_driver};
-use crate::descriptor::{Descriptor, DescriptorError, ExportKind};
+use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key};
 use crate::error::call;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Error, Event, Feature, Result, Stream};
@@ -41,6 +41,8 @@ struct Imported {
     /// What it was imported with; it can be passed on.
     descriptor: Descriptor,
     source: Source,
+    /// Signs what is said of it when it is passed on, where that is signed.
+    signer: Option<Key>,
 }
 
 #[derive(Debug)]
@@ -56,17 +58,18 @@ enum Source {
     Empty,
 }
 
-/// Imports memory of a pool that was imported.
+/// Imports memory of a pool that was imported, with the pool's key.
 pub(crate) fn import_pool_memory(
     call: &'static str,
     pool: SharedResource,
     raw: CUmemoryPool,
+    signer: Key,
     descriptor: &Descriptor,
     stream: &Stream,
 ) -> Result<(SharedResource, Block)> {
     let context = pool.context();
     if descriptor.size == 0 {
-        return Ok(empty(context.clone(), pool.accessibility(), descriptor));
+        return Ok(empty(context.clone(), pool.accessibility(), descriptor, Some(signer)));
     }
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let key = (context.driver().library(), raw.addr(), descriptor.payload);
@@ -90,6 +93,7 @@ pub(crate) fn import_pool_memory(
         accessibility: pool.accessibility(),
         descriptor: *descriptor,
         source: Source::Pool { pool: pool.clone(), key },
+        signer: Some(signer),
     };
     imported.finish(call, pointer, extent, stream)
 }
@@ -102,7 +106,7 @@ pub(crate) fn import_device_memory(
     stream: &Stream,
 ) -> Result<(SharedResource, Block)> {
     if descriptor.size == 0 {
-        return Ok(empty(context.clone(), Accessibility::DEVICE, descriptor));
+        return Ok(empty(context.clone(), Accessibility::DEVICE, descriptor, None));
     }
     context.device().require(Feature::Ipc)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -122,14 +126,23 @@ pub(crate) fn import_device_memory(
         Ok((pointer, size - (pointer - base) as usize))
     };
     let (pointer, extent) = DEVICE_MEMORY.acquire(key, open, |memory| *memory)?;
-    let source = Source::Device(key);
-    let imported =
-        Imported { context: context.clone(), accessibility: Accessibility::DEVICE, descriptor: *descriptor, source };
+    let imported = Imported {
+        context: context.clone(),
+        accessibility: Accessibility::DEVICE,
+        descriptor: *descriptor,
+        source: Source::Device(key),
+        signer: None,
+    };
     imported.finish(call, pointer, extent, stream)
 }
 
-fn empty(context: Context, accessibility: Accessibility, descriptor: &Descriptor) -> (SharedResource, Block) {
-    let imported = Imported { context, accessibility, descriptor: *descriptor, source: Source::Empty };
+fn empty(
+    context: Context,
+    accessibility: Accessibility,
+    descriptor: &Descriptor,
+    signer: Option<Key>,
+) -> (SharedResource, Block) {
+    let imported = Imported { context, accessibility, descriptor: *descriptor, source: Source::Empty, signer };
     (Arc::new(imported), Block::EMPTY)
 }
 
@@ -149,10 +162,10 @@ fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
 }
 
 /// Describes memory of cuMemAlloc for other processes.
-pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<Descriptor> {
+pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<BlockExport> {
     let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, context)?;
     if block.size == 0 {
-        return Ok(descriptor);
+        return Ok(BlockExport::own(descriptor, None));
     }
     context.device().require(Feature::Ipc)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -166,7 +179,7 @@ pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<De
     descriptor.size = size as u64;
     descriptor.offset = block.device_pointer - base;
     descriptor.length = block.size as u64;
-    Ok(descriptor)
+    Ok(BlockExport::own(descriptor, None))
 }
 
 impl Imported {
@@ -227,16 +240,31 @@ impl Imported {
 
     /// Ends one use of memory of cuMemAlloc, when the stream's work is done: closing is not in stream order.
     fn release_device_memory(&self, key: &DeviceKey, stream: &Stream) -> Result<()> {
-        let (cuda, current) = (self.context.driver().raw(), stream.finish().and_then(|()| self.context.bind()));
-        // Whatever fails, the use ends.
-        DEVICE_MEMORY.release(key, |(pointer, _), last| {
-            current.as_ref().map_err(Error::clone)?;
-            match last {
-                // SAFETY: opened once and closed once: the count says so. Each user has waited for its work.
-                true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
-                false => Ok(()),
-            }
+        let mut used = DeviceUse(Some(*key));
+        let close = move |cuda: &cuda_sys::Driver| used.end(Some(cuda));
+        self.context.free_by_waiting("closing memory of another process", Some(stream), close)
+    }
+}
+
+/// One use of memory of cuMemAlloc. Whatever fails, it ends.
+struct DeviceUse(Option<DeviceKey>);
+
+impl DeviceUse {
+    /// Ends the use, and closes the memory if it was the last and the driver may be called.
+    fn end(&mut self, cuda: Option<&cuda_sys::Driver>) -> Result<()> {
+        let Some(key) = self.0.take() else { return Ok(()) };
+        DEVICE_MEMORY.release(&key, |(pointer, _), last| match cuda {
+            // SAFETY: opened once and closed once: the count says so. Each user's work is done.
+            Some(cuda) if last => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+            _ => Ok(()),
         })
+    }
+}
+
+impl Drop for DeviceUse {
+    fn drop(&mut self) {
+        let ended = self.end(None);
+        debug_assert!(ended.is_ok());
     }
 }
 
@@ -272,8 +300,7 @@ unsafe impl MemoryResource for Imported {
         self.accessibility
     }
 
-    fn export(&self, _block: Block) -> Result<Descriptor> {
-        // The part is the caller's to say: here it is the whole allocation.
-        Ok(Descriptor { offset: 0, length: self.descriptor.size, ..self.descriptor })
+    fn export(&self, _block: Block) -> Result<BlockExport> {
+        Ok(BlockExport::imported(self.descriptor, self.signer))
     }
 }

@@ -40,6 +40,24 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 //!
+//! # What is exported
+//!
+//! An export names a whole allocation of its source, and none of it may be in exclusive hands
+//! ([`split_at`](crate::Buffer::split_at)): a handle or a file of the driver's reaches all of the allocation, whatever part of it
+//! the export names. So a block of this crate's pools ([`Pool`](crate::pool::Pool) and the others), which is a part of a larger
+//! allocation, is refused; allocate what is to be shared from its source itself. What was exported or imported never becomes
+//! exclusive again.
+//!
+//! A [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver's is shared as a whole: the driver gives blocks
+//! that were freed to new buffers, while an importer may still have them. So the CPU gets no slices of a shareable
+//! pool's host memory ([`Accessibility::processes`](crate::memory::Accessibility::processes)), only copies, and the contents
+//! of an exclusive buffer of a shareable pool may change where a peer errs or lies. Virtual memory has no such neighbours:
+//! each allocation has physical memory of its own, which its files keep, and which is handed out to nobody else.
+//!
+//! The driver may put small allocations of cuMemAlloc side by side into a unit of 2 MiB. An import by this crate
+//! stays within what the descriptor names, but a process that calls the driver itself may reach all of the unit: where that
+//! matters, allocate multiples of 2 MiB, or virtual memory.
+//!
 //! # Who keeps what alive
 //!
 //! The exporter goes on to own its memory, and frees it when its last buffer ends. It has to keep it until the others
@@ -48,8 +66,9 @@
 //!
 //! In one process each thing is imported once, however often it is asked for, and ended once, when the last importer
 //! drops it. What a process exported and gets back is its own allocation; it gets no part that it did not export
-//! ([`DescriptorError::NotExported`]). A file of mapped or virtual memory reaches what lies beside the part too, so these are
-//! exported only when no exclusive part of the memory is left.
+//! ([`DescriptorError::NotExported`]). A pool is known as one's own by its file, which the kernel compares with the one that
+//! was kept (kcmp): a descriptor's word does not count. Where the kernel may not be asked, a process that makes shareable
+//! pools imports none of others ([`DescriptorError::Unrecognised`]).
 //!
 //! # What is protected
 //!
@@ -57,14 +76,15 @@
 //!   brings a key along, with which the library signs descriptors of the pool's memory. So do not send it, or its bytes, to
 //!   who shall not have the pool.
 //! - Whoever was not given the pool cannot make, or change, a descriptor of its memory that
-//!   [`import_buffer`](crate::memory::DriverPool::import_buffer) passes to the driver
-//!   ([`DescriptorError::Forged`]); only the part of the allocation that is meant can be changed. That matters: drivers do
+//!   [`import_buffer`](crate::memory::DriverPool::import_buffer) takes ([`DescriptorError::Forged`]). That matters: drivers do
 //!   not check these handles, and crash on some that were changed. A process that has the pool, or made it, and signs
-//!   invented handles by code of its own can crash those that import them.
+//!   invented handles by code of its own can crash those that import them. No decision about who owns memory rests on the
+//!   signature.
 //! - A descriptor of memory of cuMemAlloc, or of an event, is a handle that the driver checks; it may take a changed one
 //!   for other memory that was shared. Its size and part are compared with what the driver says.
-//! - A pool, virtual memory and mapped memory are reached by their files alone. Where they lie, and how long they are, the
-//!   driver is asked. Who has a file of virtual memory has that chunk of physical memory whole.
+//! - A pool, virtual memory and mapped memory are reached by their files alone. Where they lie, the driver is asked; how long
+//!   they are, the system, where it knows, and the driver. Who has a file of virtual memory has that chunk of physical
+//!   memory whole.
 //! - Nobody is kept from writing what he shares at any time, nor from filling a channel: that is what
 //!   [`SharedBuffer`](crate::SharedBuffer) and [`Channel::set_timeout`] are for.
 //!

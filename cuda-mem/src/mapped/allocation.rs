@@ -1,7 +1,8 @@
 //! One allocation of the vkgdr library, shared by the values that divide it.
 
 use super::atoms::{Coherence, DirtyAtoms, round_outward};
-use super::resource::{MappedResource, failure};
+use super::resource::{MappedResource, Open, failure};
+use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result, call};
 use crate::host_copy::{self, Stores};
@@ -12,13 +13,15 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Every range that its methods take lies within the allocation: `MappedMemory` and `SharedMemory`
 /// check that.
 pub(super) struct Allocation {
     resource: MappedResource,
+    /// There until it is freed.
+    memory: Option<Memory>,
     raw: vkgdr_memory_t,
     host: NonNull<u8>,
     device: CUdeviceptr,
@@ -67,8 +70,10 @@ impl Allocation {
         };
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
+        let memory = Memory { open: resource.open().clone(), raw };
         Ok(Self {
             resource,
+            memory: Some(memory),
             raw,
             host,
             device,
@@ -338,25 +343,44 @@ impl Allocation {
     }
 }
 
+/// Memory of the library. It holds no context, so that its free may be put off. A drop frees nothing: where a wait failed,
+/// work may go on with it.
+struct Memory {
+    open: Arc<Open>,
+    raw: vkgdr_memory_t,
+}
+
+// SAFETY: the vkgdr interface may be used from every thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn free(&self) -> Result<()> {
+        // SAFETY: ours, and nobody reaches it any more; it is freed once.
+        Ok(unsafe { self.open.vkgdr()?.vkgdr_memory_free(self.raw) }?)
+    }
+}
+
+const FREEING: &str = "freeing mapped memory";
+
+impl Allocation {
+    /// Frees the memory after the work given to a stream so far, if there is any: the library waits for the device. The drop
+    /// after this does nothing.
+    pub fn end(&mut self, home: Option<&Stream>) -> Result<()> {
+        let Some(memory) = self.memory.take() else { return Ok(()) };
+        let context = self.resource.context();
+        match context.liveness() {
+            Liveness::Alive => context.free_by_waiting(FREEING, home, move |_| memory.free()),
+            // A context that is gone has nothing to free, but the CPU's mapping is still to be ended.
+            Liveness::Gone => memory.free(),
+            Liveness::DriverGone => Ok(()),
+        }
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let context = self.resource.context();
-        let vkgdr = match self.resource.vkgdr() {
-            Ok(vkgdr) => vkgdr,
-            Err(error) => return context.drop_errors().push("freeing mapped memory", error),
-        };
-        // A context that is gone has nothing to free, but the CPU's mapping is still to be ended.
-        let _current = match context.liveness() {
-            Liveness::Alive => match context.bind() {
-                Ok(current) => Some(current),
-                Err(error) => return context.drop_errors().push("freeing mapped memory", error),
-            },
-            Liveness::Gone => None,
-            Liveness::DriverGone => return,
-        };
-        // SAFETY: ours, and nobody reaches it any more.
-        if let Err(error) = unsafe { vkgdr.vkgdr_memory_free(self.raw) } {
-            context.drop_errors().push("freeing mapped memory", error.into());
+        if let Err(error) = self.end(None) {
+            self.resource.context().drop_errors().push(FREEING, error);
         }
     }
 }

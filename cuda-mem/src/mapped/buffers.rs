@@ -68,15 +68,19 @@ unsafe impl MemoryResource for MappedBlocks {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The library frees at once.
-        stream.synchronize()?;
-        // What the allocation's drop needs, asked where errors still have a way out.
-        let _current = self.context().bind()?;
-        match self.take(block) {
-            Some(allocation) => drop(allocation),
-            None => return Err(unknown(block.host_pointer, block.size)),
+        let home = if stream.context() == self.context() && self.context().waits_for_cpu() {
+            Some(stream)
+        } else {
+            // Here, where an error leaves the block as it was.
+            stream.drain()?;
+            None
+        };
+        let allocation = self.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
+        match Arc::into_inner(allocation) {
+            Some(mut allocation) => allocation.end(home),
+            // Another holds it, and frees it.
+            None => home.map_or(Ok(()), Stream::drain),
         }
-        Ok(())
     }
 
     unsafe fn abandon(&self, block: Block) {

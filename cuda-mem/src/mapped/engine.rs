@@ -68,7 +68,7 @@ macro_rules! sides {
     )* };
 }
 sides! {
-    MappedMemory, |memory| memory.pending.wait();
+    MappedMemory, |memory| memory.pending.settle();
     // Who uses it when is the program's to say.
     SharedMemory, |_| Ok(());
 }

@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use crate::Result;
+use crate::borrowed::{Borrowed, check_read};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut, Range};
@@ -16,6 +17,7 @@ pub struct ReadGuard<'memory> {
 
 impl<'memory> ReadGuard<'memory> {
     pub(super) fn new(allocation: &'memory Allocation, range: Range<usize>) -> Self {
+        check_read(allocation.host(range.start), range.len());
         Self { allocation, range }
     }
 }
@@ -24,6 +26,7 @@ impl Deref for ReadGuard<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        check_read(self.allocation.host(self.range.start), self.range.len());
         // SAFETY: the range lies within the allocation and is initialised (memory of a device always is), and the
         // guard borrows the one value that reaches it.
         unsafe { core::slice::from_raw_parts(self.allocation.host(self.range.start), self.range.len()) }
@@ -41,12 +44,14 @@ impl fmt::Debug for ReadGuard<'_> {
 pub struct WriteGuard<'memory> {
     allocation: &'memory Allocation,
     range: Range<usize>,
+    borrowed: Borrowed,
 }
 
 impl<'memory> WriteGuard<'memory> {
     pub(super) fn new(allocation: &'memory Allocation, range: Range<usize>) -> Self {
         allocation.mark_dirty(range.clone());
-        Self { allocation, range }
+        let borrowed = Borrowed::to_write(allocation.host(range.start), range.len());
+        Self { allocation, range, borrowed }
     }
 
     /// Flushes and ends the guard.
@@ -55,7 +60,8 @@ impl<'memory> WriteGuard<'memory> {
     ///
     /// The flush failed; the writes are still remembered, and the next flush tries them again.
     pub fn finish(self) -> Result<()> {
-        let guard = ManuallyDrop::new(self);
+        let mut guard = ManuallyDrop::new(self);
+        let _borrowed = core::mem::take(&mut guard.borrowed);
         guard.allocation.flush(guard.range.clone())
     }
 }

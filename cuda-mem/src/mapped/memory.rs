@@ -58,7 +58,7 @@ impl MappedMemory {
     pub fn copy_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("MappedMemory::copy_from_slice", offset, source.len())?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.write(range.start, source)
     }
 
@@ -97,7 +97,7 @@ impl MappedMemory {
     pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_>) -> Result<R>) -> Result<R> {
         // In this form no large result is moved: that would take longer than a store.
         if !self.pending.is_empty() {
-            self.pending.wait()?;
+            self.pending.settle()?;
         }
         let mut scope = StoreScope::new(&self.allocation, self.window);
         match stores(&mut scope) {
@@ -123,7 +123,7 @@ impl MappedMemory {
     pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
         let range = self.window.span("MappedMemory::copy_to_slice", offset, destination.len())?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.load(range.start, destination)
     }
 
@@ -136,7 +136,7 @@ impl MappedMemory {
     /// The range does not lie within the memory; device work failed; the invalidate failed.
     pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_>> {
         let range = self.window.resolve("MappedMemory::read", range)?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.invalidate(range.clone())?;
         Ok(ReadGuard::new(&self.allocation, range))
     }
@@ -152,7 +152,7 @@ impl MappedMemory {
     /// The range does not lie within the memory; device work failed; the invalidate failed.
     pub fn write(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_>> {
         let range = self.window.resolve("MappedMemory::write", range)?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.invalidate(range.clone())?;
         Ok(WriteGuard::new(&self.allocation, range))
     }
@@ -180,7 +180,7 @@ impl MappedMemory {
     #[doc(alias = "vkgdr_memory_invalidate")]
     pub fn invalidate(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
         let range = self.window.resolve("MappedMemory::invalidate", range)?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.invalidate(range)
     }
 
@@ -193,7 +193,7 @@ impl MappedMemory {
     pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
         let range = self.window.span("MappedMemory::device_read", offset, destination.len())?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.device_read(range.start, destination)
     }
 
@@ -207,7 +207,7 @@ impl MappedMemory {
     pub fn device_write<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("MappedMemory::device_write", offset, source.len())?;
-        self.pending.wait()?;
+        self.pending.settle()?;
         self.allocation.flush_written(range.clone())?;
         self.allocation.device_write(range.start, source)
     }

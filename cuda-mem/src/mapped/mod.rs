@@ -62,7 +62,6 @@ pub use atoms::Coherence;
 pub use export::{MappedDescriptor, MappedExport};
 pub use guard::{ReadGuard, WriteGuard};
 pub use memory::MappedMemory;
-pub(crate) use pending::Pending;
 pub use resource::{CoherenceWish, MappedResource};
 pub use scope::StoreScope;
 pub use shared::{SharedCell, SharedMemory, SharedWord};

@@ -112,6 +112,13 @@ impl Pending {
         result
     }
 
+    /// As [`wait`](Self::wait), before an access to the memory: it fails, once, if work ran without what it was to wait for.
+    #[inline]
+    pub fn settle(&self) -> Result<()> {
+        self.wait()?;
+        self.0.iter().try_for_each(|used| used.stream.check_released())
+    }
+
     /// Whether some of it may go on, after a wait for it failed.
     pub fn goes_on(&self) -> bool {
         self.0.iter().any(|used| !used.captured && used.outstanding.load(Ordering::Acquire))

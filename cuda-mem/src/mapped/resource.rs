@@ -2,8 +2,10 @@
 
 use super::allocation::Allocation;
 use super::{MappedExport, MappedMemory, SharedMemory};
+use crate::descriptor::{DescriptorError, length};
 use crate::driver::{cuda_symbol, take_text};
-use crate::{Context, Error, Result};
+use crate::drop_errors::DropErrors;
+use crate::{Context, Driver, Error, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
@@ -53,15 +55,28 @@ pub struct MappedResource {
 pub(super) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
 
 struct Inner {
-    // The context outlives the handle: `drop` below closes the handle first.
+    // The context outlives the handle: fields are dropped in this order.
+    open: Arc<Open>,
     context: Context,
+}
+
+/// An open device. It holds no context, which memory whose free is put off must not keep.
+pub(super) struct Open {
+    driver: Driver,
     raw: vkgdr_t,
+    drop_errors: Arc<DropErrors>,
 }
 
 // SAFETY: the vkgdr interface may be used from every thread.
-unsafe impl Send for Inner {}
+unsafe impl Send for Open {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for Open {}
+
+impl Open {
+    pub fn vkgdr(&self) -> Result<&Vkgdr> {
+        self.driver.vkgdr()
+    }
+}
 
 impl MappedResource {
     /// Opens the context's device; coherent memory is preferred. The first open of a process takes a hundred
@@ -112,7 +127,9 @@ impl MappedResource {
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_open"));
         }
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }), blocks: Arc::default() })
+        let open = Open { driver: context.driver().clone(), raw, drop_errors: context.drop_errors().clone() };
+        let inner = Inner { open: Arc::new(open), context: context.clone() };
+        Ok(Self { inner: Arc::new(inner), blocks: Arc::default() })
     }
 
     /// Allocates `size` bytes. A driver call each time (100 us on a GPU, and 70 for the free): allocate once, and divide with
@@ -132,9 +149,10 @@ impl MappedResource {
     /// An allocation of the library; the size is not 0.
     pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         let vkgdr = self.vkgdr()?;
+        self.context().free_deferred();
         let _current = self.context().bind()?;
         // SAFETY: the handle lives.
-        let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.inner.raw, size, 0) }?;
+        let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.raw(), size, 0) }?;
         if raw.is_null() {
             return Err(self.out_of_memory(failure(vkgdr, "vkgdr_memory_alloc"), size));
         }
@@ -146,8 +164,8 @@ impl MappedResource {
     ///
     /// # Errors
     ///
-    /// The export is another device's, the descriptor is not what it says, or the vkgdr library is upstream's, which
-    /// cannot import.
+    /// The export is another device's, the descriptor is not what it says, the memory is shorter than the descriptor says
+    /// ([`DescriptorError::TooLarge`]), or the vkgdr library is upstream's, which cannot import.
     pub fn import(&self, export: MappedExport) -> Result<SharedMemory> {
         let (fd, descriptor) = export.into_parts();
         let uuid = self.context().device().uuid()?;
@@ -160,10 +178,15 @@ impl MappedResource {
             });
         }
         descriptor.check()?;
+        // The size is a stranger's word. Of a memory file the system knows better; of others, the library asks the driver.
+        if let Some(extent) = length(&fd).filter(|extent| descriptor.size as u64 > *extent) {
+            let (call, size) = ("MappedResource::import", descriptor.size as u64);
+            return Err(DescriptorError::TooLarge { call, size, extent }.into());
+        }
         let vkgdr = self.vkgdr()?;
         let _current = self.context().bind()?;
         // SAFETY: the handle lives; the descriptor is open, and ours until the library takes it.
-        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.inner.raw, fd.as_raw_fd(), descriptor.size, 0) }?;
+        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), fd.as_raw_fd(), descriptor.size, 0) }?;
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
         }
@@ -208,7 +231,11 @@ impl MappedResource {
     }
 
     pub(super) fn vkgdr(&self) -> Result<&Vkgdr> {
-        self.context().driver().vkgdr()
+        self.inner.open.vkgdr()
+    }
+
+    pub(super) fn open(&self) -> &Arc<Open> {
+        &self.inner.open
     }
 
     pub(super) fn blocks(&self) -> &Blocks {
@@ -222,7 +249,7 @@ impl MappedResource {
 
     /// The library's handle. It lives as long as this value and its clones.
     pub fn raw(&self) -> vkgdr_t {
-        self.inner.raw
+        self.inner.open.raw
     }
 }
 
@@ -232,14 +259,14 @@ impl fmt::Debug for MappedResource {
     }
 }
 
-impl Drop for Inner {
+impl Drop for Open {
     fn drop(&mut self) {
-        let result = self.context.driver().vkgdr().and_then(|vkgdr| {
+        let result = self.vkgdr().and_then(|vkgdr| {
             // SAFETY: ours, and no memory is left: memory holds the resource.
             Ok(unsafe { vkgdr.vkgdr_close(self.raw) }?)
         });
         if let Err(error) = result {
-            self.context.drop_errors().push("closing a mapped resource", error);
+            self.drop_errors.push("closing a mapped resource", error);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Plain device memory.
 
-use crate::descriptor::{Descriptor, ExportKind};
+use crate::buffer::has_own_handle;
+use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::error::call;
 use crate::ipc::memory;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
 use crate::{Context, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
 /// The alignment that the driver gives by itself, in bytes.
@@ -55,12 +56,14 @@ impl DeviceMemory {
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where
-        T: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
     {
         const CALL: &str = "DeviceMemory::import_buffer";
         let context = &self.inner.context;
         descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
-        SharedBuffer::import(CALL, &self.share(), descriptor, stream, || {
+        // The driver does not let a process open its own memory. Who only claims that it is this process's is refused.
+        let own = has_own_handle(descriptor) || descriptor.claims_own()?;
+        SharedBuffer::import(CALL, &self.share(), descriptor, stream, own, || {
             memory::import_device_memory(CALL, context, descriptor, stream)
         })
     }
@@ -80,6 +83,7 @@ unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        self.context.free_deferred();
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable and the context is current.
@@ -89,11 +93,9 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The free is not in stream order.
-        stream.synchronize()?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting("freeing device memory", Some(stream), free)
     }
 
     fn context(&self) -> &Context {
@@ -104,7 +106,7 @@ unsafe impl MemoryResource for Inner {
         Accessibility::DEVICE
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         memory::export_device_memory(&self.context, block)
     }
 }

@@ -91,6 +91,7 @@ unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "ManagedMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        self.context.free_deferred();
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let flags = match self.attachment {
             Attachment::Global => CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL,
@@ -104,11 +105,10 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The free is not in stream order; cuMemFreeAsync refuses this memory.
-        stream.synchronize()?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // cuMemFreeAsync refuses this memory.
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting("freeing managed memory", Some(stream), free)
     }
 
     fn context(&self) -> &Context {

@@ -39,6 +39,7 @@ mod pool;
 mod registered;
 mod virtual_memory;
 
+pub use crate::descriptor::BlockExport;
 pub use crate::resource::kind;
 pub use crate::resource::{
     Accessibility, Block, DeviceAccessible, HostAccessible, Kind, Location, MemoryResource, PointerInfo,

@@ -102,11 +102,8 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The free is not in stream order.
-        stream.synchronize()?;
-        let _current = self.context.bind()?;
         // SAFETY: the caller's contract.
-        unsafe { free_pinned(&self.context, block.host_pointer) }
+        unsafe { free_pinned(&self.context, block.host_pointer, Some(stream)) }
     }
 
     fn context(&self) -> &Context {
@@ -132,6 +129,7 @@ pub(super) fn allocate_pinned(
     options: PinnedOptions,
     size: usize,
 ) -> Result<Block> {
+    context.free_deferred();
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let mut host_pointer = ptr::null_mut();
     // SAFETY: `host_pointer` is writable and the context is current.
@@ -142,21 +140,23 @@ pub(super) fn allocate_pinned(
         Ok(device_pointer) => Ok(Block { device_pointer, host_pointer, size }),
         Err(error) => {
             // SAFETY: just allocated, and nobody else knows it. The first error is the one to tell.
-            let _ = unsafe { free_pinned(context, host_pointer) };
+            let _ = unsafe { free_pinned(context, host_pointer, None) };
             Err(error)
         }
     }
 }
 
-/// Frees page-locked memory, in the current context.
+/// Frees page-locked memory after the work given to a stream so far, if there is any.
 ///
 /// # Safety
 ///
-/// The memory is of [`allocate_pinned`], is used by nothing any more, and was not freed before.
-pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8) -> Result<()> {
-    let cuda = context.driver().raw();
+/// The memory is of [`allocate_pinned`], is used by nothing after that work, and was not freed before.
+pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home: Option<&Stream>) -> Result<()> {
+    let address = host_pointer.expose_provenance();
     // SAFETY: this function's contract.
-    unsafe { call!(cuda.cuMemFreeHost(host_pointer.cast())) }
+    let free =
+        move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFreeHost(ptr::with_exposed_provenance_mut(address))) };
+    context.free_by_waiting("freeing page-locked memory", home, free)
 }
 
 /// The device's address of page-locked memory, in the current context.

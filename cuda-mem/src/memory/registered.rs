@@ -2,6 +2,7 @@
 
 use super::pinned::device_pointer;
 use crate::buffer::{Buffer, Refused};
+use crate::context::Liveness;
 use crate::error::call;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
@@ -11,7 +12,7 @@ use crate::resource::{
 use crate::{Context, Error, Feature, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use cuda_sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY, CU_MEMHOSTREGISTER_PORTABLE,
     CU_MEMHOSTREGISTER_READ_ONLY,
@@ -24,7 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # Safety
 ///
 /// While the owner lives and is not moved, the address and the length stay the same; the memory is valid for reads and
-/// writes, and nothing else uses it.
+/// writes, and nothing else uses it. The owner's drop reads no element: memory that was allocated from as a resource may
+/// hold no values.
 pub unsafe trait HostOwner: Send + 'static {
     /// What the memory holds.
     type Element: Pod;
@@ -34,6 +36,12 @@ pub unsafe trait HostOwner: Send + 'static {
 
     /// The number of elements.
     fn length(&self) -> usize;
+
+    /// Whether the memory may be gone as soon as the registration and its buffer were dropped, whatever becomes of this value.
+    /// Their drops then wait where they are otherwise put off, while queued work waits for the CPU.
+    fn is_borrowed(&self) -> bool {
+        false
+    }
 }
 
 // SAFETY: a vector that nobody changes keeps its elements where they are.
@@ -78,8 +86,9 @@ impl<T: Pod> BorrowedHostMemory<T> {
     /// # Safety
     ///
     /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, used by nothing
-    /// else, until the registration and its buffer have ended. Memory that is only valid for reads will do if nothing
-    /// writes the buffer: not the CPU, and no device.
+    /// else, until the registration and its buffer have ended. After that, bytes may have no value if the registered memory
+    /// was allocated from as a resource. Memory that is only valid for reads will do if nothing writes the buffer: not the
+    /// CPU, and no device.
     pub unsafe fn new(start: NonNull<T>, length: usize) -> Self {
         Self { start, length }
     }
@@ -95,6 +104,10 @@ unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
 
     fn length(&self) -> usize {
         self.length
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 }
 
@@ -134,7 +147,8 @@ impl RegisterOptions {
 /// Memory of the program's own, page-locked for as long as this value or its buffer lives. The driver copies it as fast
 /// as memory that it allocated, and kernels may address it. Cheap to clone.
 ///
-/// As a resource it has one block, its memory, which one buffer at a time may have.
+/// As a resource it has one block, its memory, which one buffer at a time may have. Whoever allocates the block may leave it
+/// without values, so the owner does not come back after that: only [`buffer`](Self::buffer) lends the memory with its values.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -154,9 +168,11 @@ pub struct RegisteredMemory<O: HostOwner> {
     inner: Arc<Inner<O>>,
 }
 
-struct Inner<O> {
+struct Inner<O: HostOwner> {
     context: Context,
     options: RegisterOptions,
+    /// Whether the owner only borrows the memory.
+    borrowed: bool,
     state: Mutex<State<O>>,
 }
 
@@ -167,6 +183,32 @@ struct State<O> {
     block: Block,
     /// Whether a buffer has the memory.
     lent: bool,
+    /// The stream of a buffer that ended while its work waited for the CPU, and so before its work.
+    unfinished: Option<Stream>,
+    /// Whether it was ever lent as a resource's, without a type: then bytes of it may have no value.
+    was_untyped: bool,
+}
+
+/// An owner whose memory is registered. Memory that devices may reach must not become other memory, so it is dropped only
+/// after the registration.
+struct Owned<O> {
+    owner: Option<O>,
+    registered: bool,
+}
+
+impl<O> Owned<O> {
+    /// A method, so that a closure takes the whole and not its field.
+    fn set_registered(&mut self, registered: bool) {
+        self.registered = registered;
+    }
+}
+
+impl<O> Drop for Owned<O> {
+    fn drop(&mut self) {
+        if self.registered {
+            core::mem::forget(self.owner.take());
+        }
+    }
 }
 
 impl<O: HostOwner> RegisteredMemory<O> {
@@ -182,8 +224,10 @@ impl<O: HostOwner> RegisteredMemory<O> {
         if let Err(error) = check_support(context, options) {
             return Err(Refused::new(owner, error));
         }
-        let state = Mutex::new(State { owner: Some(owner), block: Block::EMPTY, lent: false });
-        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, state }) };
+        let borrowed = owner.is_borrowed();
+        let (owner, block) = (Some(owner), Block::EMPTY);
+        let state = Mutex::new(State { owner, block, lent: false, unfinished: None, was_untyped: false });
+        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, borrowed, state }) };
         match memory.inner.register() {
             Ok(()) => Ok(memory),
             Err(error) => {
@@ -200,30 +244,48 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// Another buffer has it: [`Error::OutOfMemory`]. The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
-        let length = self.inner.state().block.size / size_of::<O::Element>();
-        let buffer = Buffer::uninit(self, length, stream)?;
-        // SAFETY: the block is the owner's memory from its start on, which holds that many values.
-        Ok(unsafe { buffer.assume_init() })
+        let size = self.inner.state().block.size;
+        let block = self.inner.lend(size, align_of::<O::Element>(), stream, false)?;
+        let length = block.size / size_of::<O::Element>();
+        // SAFETY: the block is the owner's memory, lent just now, and holds that many values.
+        unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
     }
 
     /// Ends the registration, and gives the memory back. Its buffer has to have ended, which waited for its work.
     ///
     /// # Errors
     ///
-    /// A buffer or a clone of this value is left, or the driver refuses; this value is given back.
+    /// A buffer or a clone of this value is left; the memory was allocated as a resource's; the driver refuses. This value
+    /// is given back.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::HostBuffer;
+    /// use cuda_mem::memory::{RegisterOptions, RegisteredMemory};
+    /// let registered = RegisteredMemory::new(&context, vec![1u32; 1000], RegisterOptions::default())?;
+    /// drop(HostBuffer::<u64>::uninit(&registered, 500)?);
+    /// assert!(registered.into_owner().is_err(), "some of the numbers may have no value");
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn into_owner(mut self) -> Result<O, Box<Refused<Self>>> {
-        let refusal = |value: &str| Error::InvalidArgument {
+        let refusal = |value: &str, rule| Error::InvalidArgument {
             call: "RegisteredMemory::into_owner",
             argument: "the registered memory",
             value: value.into(),
-            rule: "its buffer must have been closed or dropped, and its clones too",
+            rule,
         };
+        let ended = "its buffer must have been closed or dropped, and its clones too";
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
-            return Err(Refused::new(self, refusal("in use")));
+            return Err(Refused::new(self, refusal("in use", ended)));
         };
+        if inner.state().was_untyped {
+            let rule = "memory that was allocated from as a resource may hold no values: lend it by `buffer` alone";
+            return Err(Refused::new(self, refusal("lent without a type", rule)));
+        }
         match inner.unregister() {
             Ok(Some(owner)) => Ok(owner),
-            Ok(None) => Err(Refused::new(self, refusal("gone"))),
+            Ok(None) => Err(Refused::new(self, refusal("gone", ended))),
             Err(error) => Err(Refused::new(self, error)),
         }
     }
@@ -270,9 +332,28 @@ impl<O: HostOwner> Inner<O> {
     }
 }
 
-impl<O> Inner<O> {
+impl<O: HostOwner> Inner<O> {
     fn state(&self) -> MutexGuard<'_, State<O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends the memory to work of a stream, with the values that it has, or without a type.
+    fn lend(&self, size: usize, alignment: usize, stream: &Stream, untyped: bool) -> Result<Block> {
+        const CALL: &str = "RegisteredMemory::allocate";
+        let mut state = self.state();
+        let address = state.block.device_pointer as usize;
+        if state.lent || size > state.block.size {
+            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
+            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
+        }
+        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
+        if let Some(unfinished) = &state.unfinished {
+            stream.follow(unfinished)?;
+            state.unfinished = None;
+        }
+        state.lent = state.block.size != 0;
+        state.was_untyped |= untyped;
+        Ok(state.block)
     }
 
     /// Ends the registration and gives the owner. A context that has ended has ended it too.
@@ -281,8 +362,10 @@ impl<O> Inner<O> {
         if state.block.size != 0 {
             let context = &self.context;
             let unregister = || {
+                let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                // SAFETY: registered by us, and no buffer has it.
+                state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
+                // SAFETY: registered by us, no buffer has it, and what used it is done.
                 unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
             match unregister() {
@@ -294,12 +377,30 @@ impl<O> Inner<O> {
     }
 }
 
-impl<O> Drop for Inner<O> {
+impl<O: HostOwner> Drop for Inner<O> {
     fn drop(&mut self) {
-        if let Err(error) = self.unregister() {
-            // Memory that devices may still reach must not become other memory.
-            core::mem::forget(self.state().owner.take());
-            self.context.drop_errors().push("ending a registration of host memory", error);
+        const DOING: &str = "ending a registration of host memory";
+        if self.borrowed || self.context.liveness() != Liveness::Alive {
+            if let Err(error) = self.unregister() {
+                core::mem::forget(self.state().owner.take());
+                self.context.drop_errors().push(DOING, error);
+            }
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.block.size == 0 {
+            return;
+        }
+        let address = state.block.host_pointer.expose_provenance();
+        let mut owned = Owned { owner: state.owner.take(), registered: true };
+        let unregister = move |cuda: &cuda_sys::Driver| {
+            // SAFETY: registered by us; no buffer has it, and what used it is done.
+            let ended = unsafe { call!(cuda.cuMemHostUnregister(ptr::with_exposed_provenance_mut(address))) };
+            owned.set_registered(ended.as_ref().is_err_and(|error| !error.is_teardown()));
+            ended
+        };
+        if let Err(error) = self.context.free_by_waiting(DOING, state.unfinished.as_ref(), unregister) {
+            self.context.drop_errors().push(DOING, error);
         }
     }
 }
@@ -322,23 +423,20 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
 // SAFETY: the owner's memory is lent once at a time, and stays registered while it is lent: who has the block has the
 // resource too.
 unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
-        const CALL: &str = "RegisteredMemory::allocate";
-        let mut state = self.state();
-        let address = state.block.device_pointer as usize;
-        if state.lent || size > state.block.size {
-            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
-            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
-        }
-        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
-        state.lent = true;
-        Ok(state.block)
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.lend(size, alignment, stream, true)
     }
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
-        // The owner may use the memory, or free it, as soon as this returns.
-        stream.synchronize()?;
-        self.state().lent = false;
+        // The owner has the memory back when it is no longer registered. Borrowed memory may be gone when this returns.
+        let waits_for_cpu = !self.borrowed && self.context.waits_for_cpu();
+        let unfinished = waits_for_cpu.then(|| stream.clone());
+        if unfinished.is_none() {
+            stream.drain()?;
+        }
+        let mut state = self.state();
+        state.lent = false;
+        state.unfinished = unfinished;
         Ok(())
     }
 
@@ -361,7 +459,7 @@ impl<O: HostOwner> fmt::Debug for RegisteredMemory<O> {
     }
 }
 
-impl<O> fmt::Debug for Inner<O> {
+impl<O: HostOwner> fmt::Debug for Inner<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("RegisteredMemory")

@@ -8,7 +8,7 @@ use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::{Ended, Recorder};
 use super::resizing::Resizing;
 use super::room::{first_region, refused, usable};
-use super::statistics::Figure;
+use super::statistics::Flow;
 use super::strays::Strays;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
@@ -26,8 +26,6 @@ pub(super) const ALLOCATE: &str = "Pool::allocate";
 pub(super) const GRANULARITY: usize = 256;
 /// How many streams the heap holds before it looks whether some can be let go.
 pub(super) const MOST_STREAMS: usize = 32;
-/// After how many blocks from the heap the figures are taken over from the fronts.
-const SAMPLES: u32 = 32;
 
 /// What all handles of a pool share.
 #[derive(Debug)]
@@ -58,8 +56,6 @@ pub(super) struct State {
     pub clock: Recorder,
     /// What did not go through a front.
     pub tally: Tally,
-    pub live: Live,
-    pub active: Figure,
     pub names: Names,
     /// How many streams the heap holds before it looks whether some can be let go.
     pub most_streams: usize,
@@ -67,18 +63,16 @@ pub(super) struct State {
     pub incoming: usize,
     /// How often a region was added.
     pub growths: u64,
-    /// How many blocks more come from the heap before the figures are taken over.
-    until_sample: u32,
     pub retries: u64,
     pub out_of_memory: u64,
 }
 
 /// The figures of the blocks that were given out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Live {
-    pub requested: Figure,
-    pub allocated: Figure,
-    pub blocks: Figure,
+    pub requested: Flow,
+    pub allocated: Flow,
+    pub blocks: Flow,
 }
 
 impl Ending for State {
@@ -110,13 +104,10 @@ impl Core {
             heap,
             clock: Recorder::default(),
             tally: Tally::default(),
-            live: Live::default(),
-            active: Figure::default(),
             names: Names::default(),
             most_streams: MOST_STREAMS,
             incoming: 0,
             growths: 0,
-            until_sample: 0,
             retries: 0,
             out_of_memory: 0,
         };
@@ -235,7 +226,7 @@ impl Core {
         let mut stream = stream;
         if stream.raw() == CU_STREAM_PER_THREAD {
             // The work of a context that has ended has ended.
-            stream.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+            stream.drain().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
             stream = &self.own;
         }
         let mut state = self.state();
@@ -256,28 +247,18 @@ impl Core {
         some
     }
 
-    /// Counts a block that the heap has given.
-    pub fn given(&self, state: &mut State, size: usize, bytes: usize) {
-        state.tally.allocated(size, bytes);
-        match state.until_sample.checked_sub(1) {
-            Some(less) => state.until_sample = less,
-            None => {
-                state.until_sample = SAMPLES;
-                self.sample(state);
-            }
-        }
-    }
-
-    /// Takes the figures over that are counted elsewhere.
-    pub fn sample(&self, state: &mut State) {
+    /// What was given out, by the heap and by all fronts.
+    pub fn live(&self, state: &State) -> Live {
         let (mut allocated, mut freed) = (Sum::default(), Sum::default());
         for (one, other) in self.fronts.tallies().chain([&state.tally]).map(Tally::sums) {
             allocated.add(one);
             freed.add(other);
         }
-        state.live.requested.note(allocated.requested, freed.requested);
-        state.live.allocated.note(allocated.bytes, freed.bytes);
-        state.live.blocks.note(allocated.blocks, freed.blocks);
+        Live {
+            requested: Flow::new(allocated.requested, freed.requested),
+            allocated: Flow::new(allocated.bytes, freed.bytes),
+            blocks: Flow::new(allocated.blocks, freed.blocks),
+        }
     }
 
     pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {

@@ -100,12 +100,12 @@ impl<S: Clone + PartialEq> Fronts<S> {
 /// What went through a front. Whoever is inside its gate counts; everybody may read.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    allocated: Flow,
-    freed: Flow,
+    allocated: Side,
+    freed: Side,
 }
 
 #[derive(Debug, Default)]
-struct Flow {
+struct Side {
     requested: AtomicU64,
     bytes: AtomicU64,
     blocks: AtomicU64,
@@ -127,7 +127,7 @@ impl Sum {
     }
 }
 
-impl Flow {
+impl Side {
     #[inline]
     fn count(&self, requested: usize, bytes: usize) {
         // One thread at a time counts, so that nothing is lost between load and store.

@@ -58,6 +58,8 @@ pub(super) struct HeapRange<S> {
 pub(super) struct HeapFigures {
     pub reserved: Figure,
     pub regions: Figure,
+    /// What blocks use.
+    pub active: Figure,
     /// Free bytes of regions that hold blocks.
     pub inactive_split: Figure,
 }
@@ -171,6 +173,7 @@ impl<C: Clock> Heap<C> {
         };
         let id = self.order.id(stream);
         self.order.freed(device_pointer..device_pointer + freed.block.size, id);
+        self.figures.active.subtract(freed.block.size);
         if let Some(region) = &mut self.regions[freed.block.region.index()] {
             region.blocks -= 1;
             if region.blocks == 0 {
@@ -271,8 +274,24 @@ impl<C: Clock> Heap<C> {
         self.memory.largest_free()
     }
 
-    pub fn fragmentation(&self) -> f64 {
-        self.memory.fragmentation()
+    /// The largest free range, and which part of the free memory is in pieces, if the blocks that `is_free` names by their
+    /// addresses were free too. Goes through all ranges.
+    pub fn pieces(&self, is_free: impl Fn(u64) -> bool) -> (u64, f64) {
+        let (mut free, mut largest, mut split, mut largest_split) = (0, 0, 0, 0);
+        for (block, ranges) in self.ranges() {
+            let (mut run, mut longest, mut sum, mut end) = (0, 0, 0, block.device_pointer);
+            for range in ranges.iter().filter(|range| !range.used || is_free(range.bytes.start)) {
+                let size = range.bytes.end - range.bytes.start;
+                run = if range.bytes.start == end { run + size } else { size };
+                (longest, sum, end) = (run.max(longest), sum + size, range.bytes.end);
+            }
+            let whole = ranges.last().map_or(0, |range| range.bytes.end - block.device_pointer);
+            (free, largest) = (free + sum, longest.max(largest));
+            if sum < whole {
+                (split, largest_split) = (split + sum, longest.max(largest_split));
+            }
+        }
+        (largest, if free == 0 { 0.0 } else { (split - largest_split) as f64 / free as f64 })
     }
 
     fn bytes_of(&self, region: RegionId, offset: u64, size: u64) -> Range<u64> {
@@ -283,6 +302,7 @@ impl<C: Clock> Heap<C> {
     fn hand_out(&mut self, region: RegionId, id: BlockId, bytes: Range<u64>) -> Block {
         let (device_pointer, size) = (bytes.start, (bytes.end - bytes.start) as usize);
         self.blocks.insert(device_pointer, id);
+        self.figures.active.add(size as u64);
         let mut host_pointer = core::ptr::null_mut();
         if let Some(region) = &mut self.regions[region.index()] {
             if region.blocks == 0 {

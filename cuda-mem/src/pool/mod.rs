@@ -72,6 +72,8 @@ mod threads;
 mod tickets;
 mod watch;
 
+use crate::beside_captures::relaxed;
+use crate::locked::Locked;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use central::{Core, State};
@@ -79,6 +81,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 use heap::HeapRange;
+use recorder::is_idle;
 use share::Shares;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,7 +92,7 @@ pub use heap::model::history;
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
-pub use statistics::{Figure, PendingBytes, PoolStatistics};
+pub use statistics::{Figure, Flow, PendingBytes, PoolStatistics};
 
 /// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
 ///
@@ -112,6 +115,15 @@ pub use statistics::{Figure, PendingBytes, PoolStatistics};
 pub struct Pool<K> {
     shares: Arc<Shares>,
     kind: PhantomData<fn() -> K>,
+}
+
+/// A block that a front keeps.
+struct Kept {
+    /// The driver's handle of its stream.
+    stream: u64,
+    size: u64,
+    /// Whether the stream has work left.
+    waits: bool,
 }
 
 impl<K: Kind> Pool<K> {
@@ -254,21 +266,32 @@ impl<K> Pool<K> {
 
     /// What the pool has and does.
     pub fn statistics(&self) -> PoolStatistics {
-        let mut state = self.core().state();
-        self.figures(&mut state, &self.in_fronts())
+        let (state, in_fronts) = self.look();
+        self.figures(&state, &in_fronts)
     }
 
     /// Lets all peaks begin anew.
     pub fn reset_peaks(&self) {
-        let core = self.core();
-        let mut state = core.state();
-        core.sample(&mut state);
-        let live = &mut state.live;
-        [&mut live.requested, &mut live.allocated, &mut live.blocks].into_iter().for_each(Figure::reset_peak);
-        let figures = &mut state.heap.figures;
-        let all = [&mut figures.reserved, &mut figures.regions, &mut figures.inactive_split];
+        let figures = &mut self.core().state().heap.figures;
+        let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
         all.into_iter().for_each(Figure::reset_peak);
-        state.active.reset_peak();
+    }
+
+    /// The pool's state, and the blocks in fronts by address, after a look at which streams have work left.
+    fn look(&self) -> (Locked<'_, State>, HashMap<u64, Kept>) {
+        let core = self.core();
+        // Where this fails, streams are not asked, and count as busy.
+        let relaxed = relaxed(core.context().driver());
+        let is_idle = |stream: &Stream| relaxed.is_ok() && is_idle(stream);
+        let mut state = core.state();
+        state.heap.order.note_idle(is_idle);
+        let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
+        core.fronts.each(|stream, block| {
+            let handle = stream.raw().addr() as u64;
+            let waits = !*idle.entry(handle).or_insert_with(|| is_idle(stream));
+            kept.insert(block.device_pointer, Kept { stream: handle, size: block.size as u64, waits });
+        });
+        (state, kept)
     }
 
     /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
@@ -294,9 +317,8 @@ impl<K> Pool<K> {
             given.extend(block.name.map(|name| (block.address, name)));
         }
         let watch = self.core().watch.as_ref();
-        let mut state = self.core().state();
-        let in_fronts = self.in_fronts();
-        let statistics = self.figures(&mut state, &in_fronts);
+        let (state, in_fronts) = self.look();
+        let statistics = self.figures(&state, &in_fronts);
         let name_of = |address: u64| match state.names.get(address) {
             Some(name) => Some(name.to_owned()),
             None => given.get(&address).map(|name| name.to_string()),
@@ -307,7 +329,7 @@ impl<K> Pool<K> {
             blocks: ranges
                 .into_iter()
                 .map(|range| {
-                    let kept = in_fronts.get(&range.bytes.start).map(|(stream, _)| *stream);
+                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
                     let waits = range.stream.map(|stream| stream.raw().addr() as u64);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer,
@@ -334,38 +356,29 @@ impl<K> Pool<K> {
         }
     }
 
-    /// The blocks in fronts by address: stream and size.
-    fn in_fronts(&self) -> HashMap<u64, (u64, u64)> {
-        let mut kept = HashMap::new();
-        self.core().fronts.each(|stream, block| {
-            kept.insert(block.device_pointer, (stream.raw().addr() as u64, block.size as u64));
-        });
-        kept
-    }
-
-    fn figures(&self, state: &mut State, in_fronts: &HashMap<u64, (u64, u64)>) -> PoolStatistics {
-        self.core().sample(state);
-        let freed = state.heap.pending();
-        state.active.set(state.heap.used() + freed.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    fn figures(&self, state: &State, in_fronts: &HashMap<u64, Kept>) -> PoolStatistics {
         let mut pending = HashMap::new();
-        let freed = freed.iter().map(|(stream, bytes)| (stream.raw().addr() as u64, *bytes));
-        for (stream, bytes) in freed.chain(in_fronts.values().copied()) {
+        let freed = state.heap.pending().into_iter().map(|(stream, bytes)| (stream.raw().addr() as u64, bytes));
+        let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
+        for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
         }
         let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
+        let live = self.core().live(state);
+        let (largest_free, fragmentation) = state.heap.pieces(|address| in_fronts.contains_key(&address));
         PoolStatistics {
-            requested: state.live.requested,
-            allocated: state.live.allocated,
-            blocks: state.live.blocks,
-            active: state.active,
+            requested: live.requested,
+            allocated: live.allocated,
+            blocks: live.blocks,
+            active: state.heap.figures.active,
             inactive_split: state.heap.figures.inactive_split,
             reserved: state.heap.figures.reserved,
             regions: state.heap.figures.regions,
-            in_fronts: in_fronts.values().map(|(_, size)| size).sum(),
+            in_fronts: in_fronts.values().map(|kept| kept.size).sum(),
             pending,
-            largest_free: state.heap.largest_free(),
-            fragmentation: state.heap.fragmentation(),
+            largest_free,
+            fragmentation,
             events_recorded: state.clock.recorded,
             waits: state.clock.waits,
             retries: state.retries,

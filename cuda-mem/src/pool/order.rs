@@ -250,6 +250,17 @@ impl<S: Clone + PartialEq, E: Clone> Order<S, E> {
         Ok(true)
     }
 
+    /// Asks of the streams that memory waits for whether they have no work left: then it waits for nothing.
+    pub fn note_idle(&mut self, mut is_idle: impl FnMut(&S) -> bool) {
+        for (id, timeline) in &mut self.timelines {
+            let waits = self.tags.values().any(|tag| tag.stream == *id && tag.epoch > timeline.passed);
+            if waits && is_idle(&timeline.stream) {
+                timeline.passed = timeline.open;
+                timeline.open += 1;
+            }
+        }
+    }
+
     /// The tags in these bytes, each cut to them: start, end, stream.
     pub fn pending<'order>(
         &'order self,

@@ -40,6 +40,15 @@ pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     }
 }
 
+/// Whether a stream has no work left. One that captures may not be asked.
+pub(super) fn is_idle(stream: &Stream) -> bool {
+    match captures(stream).and_then(|captures| Ok(!captures && stream.is_done()?)) {
+        Ok(idle) => idle,
+        // The work of a context that has ended has ended.
+        Err(error) => error.is_teardown(),
+    }
+}
+
 /// Waits for streams of which no event could be had, at a pool's end.
 pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
     streams.iter().try_for_each(|stream| {
@@ -51,7 +60,7 @@ pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error>
                 rule: "memory that was freed on it stays until the context ends; end pools outside of captures",
             });
         }
-        stream.synchronize()
+        stream.drain()
     })
 }
 

@@ -6,6 +6,7 @@ use super::heap::Effort;
 use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{drain, reach};
 use crate::beside_captures::{RelaxedCalls, relaxed};
+use crate::callback::{call_back, or_undo};
 use crate::context::Liveness;
 use crate::resource::{Block, SharedResource};
 use crate::trace::Action;
@@ -86,7 +87,7 @@ impl Core {
                 {
                     watch.waited(block, stream);
                 }
-                self.given(state, size, bytes);
+                state.tally.allocated(size, bytes);
                 return Ok(Some(block));
             }
         }
@@ -156,11 +157,11 @@ impl Core {
     /// Adds a region, and takes a block at once, before another thread does.
     fn add_region(&self, size: usize, request: Option<Request<'_>>) -> Result<Option<Block>> {
         self.state().incoming += size;
+        let over = || self.state().incoming -= size;
         // No lock is held: the source may have hooks that use this pool.
-        let region = allocate_region(&self.upstream, size, self.alignment, &self.own);
+        let region = or_undo(|| allocate_region(&self.upstream, size, self.alignment, &self.own), over)?;
         let mut state = self.state();
         state.incoming -= size;
-        let region = region?;
         let added = usable(region, 1 << self.unit_log2).and_then(|()| state.heap.add(region).map_err(refused));
         if let Err(error) = added {
             drop(state);
@@ -182,15 +183,17 @@ impl Core {
         let mut result = Ok(false);
         for region in empty {
             // SAFETY: the heap has forgotten the region; it held no blocks, and what used it is done.
-            match unsafe { self.upstream.deallocate(region, &self.own) } {
-                Ok(()) => {
+            match call_back(|| unsafe { self.upstream.deallocate(region, &self.own) }) {
+                Ok(Ok(())) => {
                     if let Some(watch) = &self.watch {
                         watch.region(Action::Release, region);
                     }
                     result = result.map(|_| true);
                 }
                 // It is not freed: it stays ours.
-                Err(error) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                Ok(Err(error)) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                // Nobody knows whether it is freed: it is left to its context.
+                Err(panic) => result = Err(panic.of("the source of a pool")),
             }
         }
         result
@@ -239,7 +242,7 @@ impl Core {
 
     /// Lets go of a stream, whose work is waited for.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
-        stream.synchronize()?;
+        stream.drain()?;
         self.take_fronts_back()
     }
 
@@ -287,7 +290,8 @@ impl Core {
         };
         for region in settled {
             // SAFETY: every block holds the pool, so that none is left; what used them is done.
-            result = unsafe { self.upstream.deallocate(region, &self.own) }.and(result);
+            let freed = call_back(|| unsafe { self.upstream.deallocate(region, &self.own) });
+            result = freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result);
         }
         result
     }
@@ -296,7 +300,7 @@ impl Core {
 /// Allocates a region that every stream may use at once.
 fn allocate_region(upstream: &SharedResource, size: usize, alignment: usize, own: &Stream) -> Result<Block> {
     let block = upstream.allocate(size, alignment, own)?;
-    match own.synchronize() {
+    match own.drain() {
         Ok(()) => Ok(block),
         Err(error) => {
             // SAFETY: just allocated, and used by nobody.

@@ -2,6 +2,7 @@
 
 use super::central::Core;
 use super::threads::{front_count, thread_number};
+use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use std::sync::Arc;
@@ -47,8 +48,11 @@ impl Shares {
 
 impl Drop for Shares {
     fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_later(Self { core: self.core.clone(), shares: core::mem::take(&mut self.shares) });
+        }
         if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
-            watch.last_handle_gone(hook);
+            watch.last_handle_gone(hook, self.core.context().drop_errors());
         }
     }
 }

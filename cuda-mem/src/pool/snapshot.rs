@@ -4,14 +4,14 @@ use super::PoolStatistics;
 use crate::trace::Trace;
 use serde::{Deserialize, Serialize};
 
-/// The version of the JSON that is written.
-pub(super) const FORMAT: u32 = 1;
+/// The version of the JSON that is written. Version 1 had peaks that this one does not have, and is read too.
+pub(super) const FORMAT: u32 = 2;
 
 /// What a pool looks like at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The version of the JSON: 1. Fields are only ever added to it.
+    /// The version of the JSON: 2. Fields are only ever added to it.
     pub format: u32,
     /// The ordinal of the context's device.
     pub device: i32,
@@ -70,7 +70,7 @@ pub enum BlockState {
 }
 
 /// Why text is no snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// It is no JSON, is cut off, or has other fields.
@@ -80,7 +80,7 @@ pub enum SnapshotError {
         message: Box<str>,
     },
     /// It is of a version that is not known here.
-    #[error("the snapshot is of format {0}, but this release reads format 1: take it anew, or update")]
+    #[error("the snapshot is of format {0}, but this release reads formats 1 and 2: take it anew, or update")]
     Format(u64),
 }
 
@@ -112,7 +112,7 @@ impl Snapshot {
     pub fn from_json(text: &str) -> Result<Self, SnapshotError> {
         // The number first: another format may have other fields.
         let Head { format } = parse(text)?;
-        if format != u64::from(FORMAT) {
+        if !(1..=u64::from(FORMAT)).contains(&format) {
             return Err(SnapshotError::Format(format));
         }
         parse(text)
@@ -137,7 +137,7 @@ mod tests {
         assert!(refused("{\"regions\":[]}").contains("missing field `format`"));
         assert_eq!(
             refused("{\"format\":7}"),
-            "the snapshot is of format 7, but this release reads format 1: take it anew, or update"
+            "the snapshot is of format 7, but this release reads formats 1 and 2: take it anew, or update"
         );
     }
 

@@ -1,6 +1,7 @@
 //! Memory of a source, for pools that divide it.
 
 use crate::beside_captures::RelaxedCalls;
+use crate::callback::call_back;
 use crate::context::Liveness;
 use crate::pool::recorder::drain;
 use crate::resource::{Block, SharedResource};
@@ -49,7 +50,7 @@ impl Source {
     /// Allocates a region that every stream may use at once.
     pub fn allocate(&self, size: usize) -> Result<Block> {
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
-        match self.own.synchronize() {
+        match self.own.drain() {
             Ok(()) => Ok(block),
             Err(error) => self.free(block).and(Err(error)),
         }
@@ -80,7 +81,11 @@ impl Source {
                 let (mut result, streams) = synchronize();
                 match drain(doing, &streams) {
                     Err(error) if !error.is_teardown() => result = result.and(Err(error)),
-                    _ => regions.for_each(|block| result = self.free(block).and(result.clone())),
+                    _ => regions.for_each(|block| {
+                        let freed = call_back(|| self.free(block));
+                        result =
+                            freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result.clone());
+                    }),
                 }
                 if let Err(error) = result
                     && !error.is_teardown()

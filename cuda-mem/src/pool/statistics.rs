@@ -3,7 +3,7 @@
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// One figure over the life of a pool.
+/// One figure over the life of a pool. It changes under the pool's lock, so that its peak is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figure {
@@ -36,16 +36,28 @@ impl Figure {
         }
     }
 
-    /// Takes over what was counted elsewhere.
-    pub(super) fn note(&mut self, total: u64, freed: u64) {
-        (self.total, self.freed) = (total, freed);
-        // Both are read while others count.
-        self.current = total.saturating_sub(freed);
-        self.peak = self.peak.max(self.current);
-    }
-
     pub(super) fn reset_peak(&mut self) {
         self.peak = self.current;
+    }
+}
+
+/// What came and went over the life of a pool. Threads count it apart, so nobody knows how much there was at most:
+/// [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Flow {
+    /// What there is now.
+    pub current: u64,
+    /// All that ever came.
+    pub total: u64,
+    /// All that ever went.
+    pub freed: u64,
+}
+
+impl Flow {
+    pub(super) fn new(total: u64, freed: u64) -> Self {
+        // Both are read while others count.
+        Self { current: total.saturating_sub(freed), total, freed }
     }
 }
 
@@ -55,14 +67,12 @@ impl Figure {
 pub struct PendingBytes {
     /// The driver's handle of the stream.
     pub stream: u64,
-    /// How many freed bytes wait for its work, or are kept for it in fronts.
+    /// How many freed bytes wait for its work, those in fronts too.
     pub bytes: u64,
 }
 
 /// What a pool has and does. Bytes, unless it is called a count. Prints as a table; serialises as JSON, with the names of
 /// the fields.
-///
-/// What `active` and `inactive_split` ever gained and lost is counted by their changes when they are looked at.
 ///
 /// The figures are those of PyTorch's `memory_stats`, under shorter names:
 ///
@@ -73,18 +83,18 @@ pub struct PendingBytes {
 /// | `regions.total`, `regions.freed` | `num_device_alloc`, `num_device_free` |
 /// | `retries`, `out_of_memory` | `num_alloc_retries`, `num_ooms` |
 ///
-/// The peaks of `requested`, `allocated` and `blocks` are taken at every 32nd block from the heap, and whenever somebody
-/// asks; that of `active` only then. Between that they may miss what was there for a moment.
+/// `requested`, `allocated` and `blocks` have no peak; that of `active` is never below theirs, since fronts keep what was
+/// freed. For exact ones put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolStatistics {
     /// What was asked for in the blocks that there are.
-    pub requested: Figure,
+    pub requested: Flow,
     /// The sizes of the blocks that there are.
-    pub allocated: Figure,
+    pub allocated: Flow,
     /// How many blocks there are: a count.
-    pub blocks: Figure,
-    /// What blocks use, and what is kept in fronts or waits for work.
+    pub blocks: Flow,
+    /// What blocks use, and what fronts keep.
     pub active: Figure,
     /// What is free in regions that hold blocks.
     pub inactive_split: Figure,
@@ -94,11 +104,13 @@ pub struct PoolStatistics {
     pub regions: Figure,
     /// What fronts keep.
     pub in_fronts: u64,
-    /// What freed memory waits for, by stream.
+    /// What freed memory waits for, by stream. Whether a stream has work is asked for these figures; streams that are done
+    /// with theirs are not here.
     pub pending: Vec<PendingBytes>,
-    /// The largest free range.
+    /// The largest free range, where what fronts keep is free too.
     pub largest_free: u64,
-    /// Which part of the free memory lies outside of the largest free range: 0 to 1.
+    /// Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
+    /// What fronts keep is free. 0 to 1.
     pub fragmentation: f64,
     /// How many events were recorded: a count.
     pub events_recorded: u64,
@@ -113,16 +125,17 @@ pub struct PoolStatistics {
 impl fmt::Display for PoolStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<16}{:>20}{:>20}{:>20}{:>20}", "", "current", "peak", "total", "freed")?;
-        for (name, figure) in [
-            ("requested", self.requested),
-            ("allocated", self.allocated),
+        for (name, Flow { current, total, freed }) in
+            [("requested", self.requested), ("allocated", self.allocated), ("blocks", self.blocks)]
+        {
+            writeln!(f, "{name:<16}{current:>20}{:>20}{total:>20}{freed:>20}", "-")?;
+        }
+        for (name, Figure { current, peak, total, freed }) in [
             ("active", self.active),
             ("inactive split", self.inactive_split),
             ("reserved", self.reserved),
-            ("blocks", self.blocks),
             ("regions", self.regions),
         ] {
-            let Figure { current, peak, total, freed } = figure;
             writeln!(f, "{name:<16}{current:>20}{peak:>20}{total:>20}{freed:>20}")?;
         }
         let pending: u64 = self.pending.iter().map(|pending| pending.bytes).sum();
@@ -155,14 +168,15 @@ mod tests {
         figure.reset_peak();
         figure.subtract(1);
         assert_eq!(figure, Figure { current: 5, peak: 6, total: 12, freed: 7 });
-        figure.note(20, 9);
-        assert_eq!(figure, Figure { current: 11, peak: 11, total: 20, freed: 9 });
+        assert_eq!(Flow::new(20, 9), Flow { current: 11, total: 20, freed: 9 });
+        assert_eq!(Flow::new(8, 9).current, 0);
     }
+
     #[test]
     fn the_table_has_all_figures_in_aligned_columns() {
         let figure = |current| Figure { current, peak: 20, total: 300, freed: 290 };
         let statistics = PoolStatistics {
-            requested: figure(10),
+            requested: Flow::new(300, 290),
             reserved: figure(2_097_152),
             pending: vec![PendingBytes { stream: 1, bytes: 256 }, PendingBytes { stream: 2, bytes: 512 }],
             fragmentation: 0.25,
@@ -178,7 +192,7 @@ mod tests {
             let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
             line[name.len()..].split_whitespace().collect::<Vec<_>>()
         };
-        assert_eq!(row("requested"), ["10", "20", "300", "290"]);
+        assert_eq!(row("requested"), ["10", "-", "300", "290"]);
         assert_eq!(row("reserved"), ["2097152", "20", "300", "290"]);
         assert_eq!(
             (row("pending"), row("out of memory"), row("fragmentation")),
@@ -189,9 +203,10 @@ mod tests {
     #[test]
     fn what_is_serialised_is_read_back() {
         let mut statistics = PoolStatistics { fragmentation: 0.5, waits: 7, ..PoolStatistics::default() };
-        statistics.allocated.add(5);
+        statistics.allocated = Flow::new(9, 4);
+        statistics.active.add(5);
         let text = serde_json::to_string(&statistics).unwrap();
-        assert!(text.contains("\"allocated\":{\"current\":5,\"peak\":5,\"total\":5,\"freed\":0}"), "{text}");
+        assert!(text.contains("\"allocated\":{\"current\":5,\"total\":9,\"freed\":4}"), "{text}");
         assert_eq!(serde_json::from_str::<PoolStatistics>(&text).unwrap(), statistics);
         // Fractions too, to the last bit.
         let largest = if cfg!(miri) { 4 } else { 200u32 };

@@ -1,5 +1,6 @@
 //! Blocks of the fallback: what a pool has given out without having it.
 
+use crate::callback::or_undo;
 use crate::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -32,13 +33,12 @@ impl Strays {
     #[inline]
     pub fn deallocate(&self, block: Block, stream: &Stream) -> Option<Result<()>> {
         let block = self.forget(block)?;
-        // SAFETY: the caller's contract: the block is freed once, and only work given to the stream uses it.
-        let freed = unsafe { self.source.deallocate(block, stream) };
-        if freed.is_err() {
+        let undo = || {
             self.blocks().insert(block.device_pointer, block);
             self.count.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(freed)
+        };
+        // SAFETY: the caller's contract: the block is freed once, and only work given to the stream uses it.
+        Some(or_undo(|| unsafe { self.source.deallocate(block, stream) }, undo))
     }
 
     /// Forgets a block with its context, if it is one of the fallback's.

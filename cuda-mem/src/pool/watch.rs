@@ -3,10 +3,11 @@
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
 use crate::adaptor::{Account, LeakReport};
+use crate::callback::call_back;
+use crate::drop_errors::DropErrors;
 use crate::resource::Block;
 use crate::trace::{Action, Ring, Trace};
 use crate::{Result, Stream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a pool notes. There is none where nothing is to be noted.
 #[derive(Debug)]
@@ -87,10 +88,11 @@ impl Watch {
     }
 
     /// Tells of what is live when the last handle goes.
-    pub fn last_handle_gone(&self, hook: &LeakHook) {
-        if let Some(report) = self.leak_report().filter(|report| !report.blocks.is_empty()) {
-            // A panic of the hook's must not turn a drop into an abort.
-            let _ = catch_unwind(AssertUnwindSafe(|| hook(&report)));
+    pub fn last_handle_gone(&self, hook: &LeakHook, drop_errors: &DropErrors) {
+        if let Some(report) = self.leak_report().filter(|report| !report.blocks.is_empty())
+            && let Err(panicked) = call_back(|| hook(&report))
+        {
+            drop_errors.push("telling of a pool's leaks", panicked.of("the hook for leaks"));
         }
     }
 }

@@ -28,21 +28,25 @@ pub struct Accessibility {
     pub host: bool,
     /// The driver moves it between the two.
     pub managed: bool,
+    /// Other processes may at any time, whatever this one exports: it is memory of a
+    /// [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver's, which each process that was given the
+    /// pool reaches whole. So the CPU gets no slices of it.
+    pub processes: bool,
 }
 
 impl Accessibility {
     /// Kernels only.
-    pub const DEVICE: Self = Self { device: true, host: false, managed: false };
+    pub const DEVICE: Self = Self { device: true, host: false, managed: false, processes: false };
     /// The CPU only.
-    pub const HOST: Self = Self { device: false, host: true, managed: false };
+    pub const HOST: Self = Self { device: false, host: true, managed: false, processes: false };
     /// Kernels and the CPU.
-    pub const BOTH: Self = Self { device: true, host: true, managed: false };
+    pub const BOTH: Self = Self { device: true, host: true, managed: false, processes: false };
     /// Kernels and the CPU; the driver moves the memory.
-    pub const MANAGED: Self = Self { device: true, host: true, managed: true };
+    pub const MANAGED: Self = Self { device: true, host: true, managed: true, processes: false };
     /// Nobody; what an unknown pointer has.
-    pub const NONE: Self = Self { device: false, host: false, managed: false };
+    pub const NONE: Self = Self { device: false, host: false, managed: false, processes: false };
 
-    /// Whether everybody who may address `other` may address this too.
+    /// Whether kernels and the CPU may address this if they may address `other`.
     pub fn covers(self, other: Self) -> bool {
         self.device >= other.device && self.host >= other.host && self.managed >= other.managed
     }

@@ -8,7 +8,7 @@ pub mod kind;
 mod location;
 mod pointer;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::{Context, Error, Result, Stream};
 use core::fmt::Debug;
 use core::ptr;
@@ -155,17 +155,19 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         1
     }
 
-    /// Describes a block for other processes: the driver's handle, and where the block lies in what it is a handle of.
-    /// [`SharedBuffer::export`](crate::SharedBuffer::export) adds what part of the block is exported.
+    /// Describes a block for other processes. Whoever gets the export may reach all of the source's allocation, so only a
+    /// block that is a whole one is described: a resource that divides blocks of another refuses. One that gives another's
+    /// blocks unchanged may pass its answer on.
     ///
     /// # Errors
     ///
     /// The resource's memory cannot be shared with other processes, which it cannot unless this is implemented; the
     /// driver refuses.
-    fn export(&self, _block: Block) -> Result<Descriptor> {
+    fn export(&self, _block: Block) -> Result<BlockExport> {
         Err(Error::Unsupported {
             feature: "sharing memory of this resource with other processes",
-            needs: "memory of a shareable pool, of DeviceMemory, or mapped memory".into(),
+            needs: "a whole allocation of its source: allocate it from VirtualMemory, from a shareable pool of the driver's, \
+                    or from DeviceMemory itself, or use mapped memory; blocks of a pool over them are not exported".into(),
         })
     }
 
@@ -261,6 +263,17 @@ pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) 
         value: alignment.to_string().into(),
         rule: "this resource aligns less; wrap it in `adaptor::Aligned`",
     })
+}
+
+/// Refuses slices of memory that other processes may write at any time.
+#[cold]
+pub(crate) fn no_slices(call: &'static str) -> Error {
+    Error::InvalidArgument {
+        call,
+        argument: "the memory",
+        value: "of a shareable pool, which every process that was given the pool may write at any time".into(),
+        rule: "only copies of it are taken (copy_to_slice, copy_from_slice); allocate slices from a pool that is not shareable",
+    }
 }
 
 /// Refuses memory on a stream that records a graph: the graph would use it whenever it is launched, also after the

@@ -56,12 +56,35 @@ impl Comparison {
         }
     }
 
+    /// [`holds`](Self::holds) for a word of 64 bits (`wide`) or of 32.
+    pub(super) fn holds_in(self, wide: bool, word: u64, value: u64) -> bool {
+        if wide { self.holds(word, value) } else { self.holds(word as u32, value as u32) }
+    }
+
+    /// A word that compares so with `value`, where one can.
+    pub(super) fn satisfying(self, value: u64) -> u64 {
+        match self {
+            Comparison::Equal | Comparison::AtLeast | Comparison::AnyBit => value,
+            Comparison::NotAllBits => 0,
+        }
+    }
+
     pub(super) fn flag(self) -> CUstreamWaitValue_flags {
         match self {
             Comparison::Equal => CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ,
             Comparison::AtLeast => CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ,
             Comparison::AnyBit => CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_AND,
             Comparison::NotAllBits => CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR,
+        }
+    }
+
+    /// For lines about waits: what the word needs.
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Comparison::Equal => "==",
+            Comparison::AtLeast => ">=",
+            Comparison::AnyBit => "any bit of",
+            Comparison::NotAllBits => "a clear bit that is also clear in",
         }
     }
 
@@ -188,6 +211,8 @@ mod tests {
             for value in words {
                 let some = words.into_iter().any(|word| comparison.holds(word, value));
                 assert_eq!(comparison.can_hold(value), some, "{comparison:?} {value}");
+                let satisfying = comparison.satisfying(value.into());
+                assert_eq!(comparison.holds_in(false, satisfying, value.into()), some, "{comparison:?} {value}");
             }
         }
     }

@@ -36,6 +36,18 @@ impl<W: SignalWord> Counter<W> {
         Self { flag, count: W::zeroed() }
     }
 
+    /// Gives the counter a name, for errors and for reports of waits that take long: `counter "ready"` in place of
+    /// `counter #3`.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { flag: self.flag.named(name), ..self }
+    }
+
+    /// As [`named`](Self::named), of a counter that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.flag.set_name(name);
+    }
+
     /// Counts on, after all earlier writes of this thread to any memory. Gives the new count.
     #[inline]
     pub fn add(&mut self, more: W) -> W {
@@ -81,6 +93,22 @@ pub struct DeviceCounter<W: SignalWord> {
 impl<W: SignalWord> DeviceCounter<W> {
     pub(super) fn new(flag: Flag<W>) -> Self {
         Self { flag }
+    }
+
+    /// Gives the counter a name, as [`Counter::named`].
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { flag: self.flag.named(name) }
+    }
+
+    /// As [`named`](Self::named), of a counter that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.flag.set_name(name);
+    }
+
+    /// Ends the counter for all its clones, as [`Flag::close`].
+    pub fn close(&self) {
+        self.flag.close();
     }
 
     /// The count as it is now. What was done before it was counted is seen after this.

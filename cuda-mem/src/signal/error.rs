@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Why a wait ended without what it waited for, or a ring cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
     /// Time was up.
@@ -40,5 +40,33 @@ pub enum SignalError {
         other: u32,
         /// How many items the ring holds.
         capacity: u32,
+    },
+
+    /// A flag or counter ended while a stream waited for it. The library let the stream go on; this error goes to the
+    /// stream's next wait or access.
+    #[error(
+        "{name} was dropped while stream {stream:#x} waited for it to be {comparison} {wanted:#x} (it was {value:#x}): the \
+         work behind the wait ran without its condition; write the value before the signal ends, or keep the signal"
+    )]
+    Abandoned {
+        /// The signal: its kind and its name.
+        name: Box<str>,
+        /// The driver's handle of the stream, as a number.
+        stream: usize,
+        /// How the word was compared.
+        comparison: &'static str,
+        /// With what.
+        wanted: u64,
+        /// What the word was when the signal ended.
+        value: u64,
+    },
+
+    /// The signal was closed: nobody writes it any more.
+    #[error("{call}: {name} is closed: nobody writes it any more")]
+    Closed {
+        /// The function.
+        call: &'static str,
+        /// The signal: its kind and its name.
+        name: Box<str>,
     },
 }

@@ -1,7 +1,9 @@
 //! Words that anybody may write and wait for.
 
 use super::compare::{Comparison, SignalWord};
-use super::memory::{Lines, Uses};
+use super::memory::Lines;
+use super::state::{Kind, Signal};
+use super::uses::What;
 use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
 use crate::{Error, Result, Stream};
@@ -35,15 +37,43 @@ pub struct Flag<W> {
 }
 
 struct Inner {
-    uses: Uses,
     lines: Lines,
+    state: Arc<Signal>,
     signals: Signals,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.state.close();
+    }
+}
+
 impl<W: SignalWord> Flag<W> {
-    pub(super) fn new(signals: &Signals, lines: Lines) -> Self {
-        let inner = Inner { uses: Uses::new(&[&lines], signals.retired()), lines, signals: signals.clone() };
-        Self { inner: Arc::new(inner), word: PhantomData }
+    pub(super) fn new(signals: &Signals, kind: Kind, lines: Lines) -> Self {
+        let state = Signal::new(kind, size_of::<W>() == 8, vec![lines.clone()], signals.retired());
+        Self { inner: Arc::new(Inner { lines, state, signals: signals.clone() }), word: PhantomData }
+    }
+
+    pub(super) fn state(&self) -> &Arc<Signal> {
+        &self.inner.state
+    }
+
+    /// Gives the flag a name, for errors and for reports of waits that take long: `flag "ready"` in place of `flag #3`.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        self.set_name(name);
+        self
+    }
+
+    /// As [`named`](Self::named), of a flag that is in use.
+    pub fn set_name(&self, name: &str) {
+        self.inner.state.set_name(name);
+    }
+
+    /// Ends the flag for all its clones, as the drop of the last one does: waits of the CPU fail at once, and streams that
+    /// wait for what nobody will write are released ([ends](super#ends)). The word means nothing any more.
+    pub fn close(&self) {
+        self.inner.state.close();
     }
 
     /// The word as it is now. What its writer did before the write is seen after this.
@@ -66,8 +96,8 @@ impl<W: SignalWord> Flag<W> {
     ///
     /// # Errors
     ///
-    /// No word can ever compare so: [`Error::InvalidArgument`]. Time is up: [`Error::Signal`]. The context has ended, or
-    /// the device has failed: the driver's error.
+    /// No word can ever compare so: [`Error::InvalidArgument`]. Time is up, or the flag is [closed](Self::close):
+    /// [`Error::Signal`]. The context has ended, or the device has failed: the driver's error.
     pub fn wait(&self, comparison: Comparison, value: W, policy: &WaitPolicy) -> Result<W> {
         self.wait_for("Flag::wait", comparison, value, policy)
     }
@@ -83,6 +113,8 @@ impl<W: SignalWord> Flag<W> {
         check(call, comparison, value)?;
         let poll = || {
             let word = self.load();
+            // After the word, which the end of the flag may have written.
+            self.inner.state.check_open(call)?;
             Ok(comparison.holds(word, value).then_some(word))
         };
         match wait(policy, poll, || self.inner.signals.health())? {
@@ -102,7 +134,7 @@ impl<W: SignalWord> Flag<W> {
     /// Tells the flag that work given to `stream` so far uses it: kernels that were launched with its address. The flag's
     /// memory serves nothing else until that work is done.
     pub fn record_use(&self, stream: &Stream) {
-        self.inner.uses.note(stream);
+        self.inner.state.note(stream, What::Kernel);
     }
 
     /// The device's address of the word, for kernels: a pointer to `uint32_t` or `uint64_t`. It is valid while the flag or

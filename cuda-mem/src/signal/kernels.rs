@@ -1,7 +1,7 @@
 //! Kernels that answer: `kernels/signal.cu`, made with the header that programs use.
 
 use super::streams::check_stream;
-use super::{Consumer, Flag, Producer, RingDescriptor};
+use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
 use crate::kernels::Kernel;
 use crate::{Context, Result, Stream};
 use core::ffi::c_void;
@@ -95,8 +95,9 @@ impl SignalKernels {
         let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
         let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
         // SAFETY: the kernel's parameters are these five; the flags' memory stays until its end is waited for.
-        unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) }?;
-        question.record_use(stream);
+        let launch = || unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) };
+        // The kernel waits for no more than this, round by round.
+        question.state().wait_on(stream, Comparison::AtLeast, rounds as u32, launch)?;
         answer.record_use(stream);
         Ok(())
     }

@@ -2,16 +2,14 @@
 
 use super::Placement;
 use super::compare::SignalWord;
-use crate::context::Liveness;
 use crate::host_copy::{self, Stores};
-use crate::mapped::{Pending, SharedMemory};
+use crate::mapped::SharedMemory;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
-use crate::resource::check_not_capturing;
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use core::fmt;
 use core::ptr::NonNull;
-use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
+use cuda_sys::CUdeviceptr;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -188,6 +186,7 @@ pub(super) struct Lines {
     host: NonNull<u8>,
     device: CUdeviceptr,
     placement: Placement,
+    #[expect(dead_code, reason = "held for its drop")]
     place: Arc<Place>,
 }
 
@@ -247,129 +246,6 @@ impl Lines {
         if self.placement() == Placement::Mapped {
             // The CPU keeps a write to such memory back until there are more of them.
             host_copy::store_fence();
-        }
-    }
-}
-
-/// Device work, as far as it was told.
-#[derive(Default)]
-struct Work {
-    /// Streams whose work so far uses the memory. No event is recorded until somebody asks whether it is done: a stream
-    /// would have to do that too, between a wait and a write.
-    noted: Vec<Stream>,
-    recorded: Pending,
-}
-
-impl Work {
-    fn note(&mut self, stream: &Stream) {
-        // On another thread, the per-thread default stream would be another one.
-        let now = stream.raw() == CU_STREAM_PER_THREAD && self.recorded.try_record(stream).is_ok();
-        if !now && !self.noted.contains(stream) {
-            self.noted.push(stream.clone());
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.noted.is_empty() && self.recorded.is_empty()
-    }
-
-    /// Records what is noted. A stream that captures now, or for which the driver has no event, stays noted.
-    fn settle(&mut self) {
-        let recorded = &mut self.recorded;
-        self.noted.retain(|stream| !matches!(stream.is_capturing(), Ok(false)) || recorded.try_record(stream).is_err());
-    }
-
-    fn is_over(&mut self) -> Result<bool> {
-        self.settle();
-        for stream in &self.noted {
-            // A question to a stream that captures would end the capture.
-            if stream.is_capturing()? || !stream.is_done()? {
-                return Ok(false);
-            }
-        }
-        self.recorded.is_over()
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.settle();
-        for stream in &self.noted {
-            check_not_capturing("Signals", stream)?;
-            stream.finish()?;
-        }
-        self.noted.clear();
-        self.recorded.wait()
-    }
-}
-
-/// The device work that uses some lines, as far as it was told. The lines go back only when it is done: where this ends
-/// before, they retire with it.
-pub(super) struct Uses {
-    work: Mutex<Work>,
-    places: Vec<Arc<Place>>,
-    retired: Arc<Retired>,
-}
-
-impl Uses {
-    pub fn new(lines: &[&Lines], retired: &Arc<Retired>) -> Self {
-        let places = lines.iter().map(|lines| lines.place.clone()).collect();
-        Self { work: Mutex::default(), places, retired: retired.clone() }
-    }
-
-    /// Remembers the work given to `stream` so far.
-    pub fn note(&self, stream: &Stream) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).note(stream);
-    }
-}
-
-impl Drop for Uses {
-    fn drop(&mut self) {
-        let work = core::mem::take(self.work.get_mut().unwrap_or_else(PoisonError::into_inner));
-        if !work.is_empty() {
-            self.retired.lock().push((work, core::mem::take(&mut self.places)));
-            self.retired.release();
-        }
-    }
-}
-
-/// What ended while device work used it. A kernel may wait for several flags and rings, so that none waits for the kernel
-/// when it ends: another's end may be what the kernel waits for.
-pub(super) struct Retired {
-    context: Context,
-    waiting: Mutex<Vec<(Work, Vec<Arc<Place>>)>>,
-}
-
-impl Retired {
-    pub fn new(context: &Context) -> Arc<Self> {
-        Arc::new(Self { context: context.clone(), waiting: Mutex::default() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(Work, Vec<Arc<Place>>)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives back what no work uses any more. Where the driver does not say, it stays.
-    pub fn release(&self) {
-        if self.lock().is_empty() || self.context.liveness() != Liveness::Alive {
-            return;
-        }
-        // Dropped after the lock: streams and events may end, and their errors may be told to a hook.
-        let over: Vec<_> = self.lock().extract_if(.., |(work, _)| work.is_over().unwrap_or(false)).collect();
-        drop(over);
-    }
-
-    /// Waits for all work, and gives everything back.
-    pub fn wait(&self) {
-        for (mut work, places) in core::mem::take(&mut *self.lock()) {
-            // A context that is gone has no work left, and its events must not be touched.
-            if self.context.liveness() == Liveness::Alive
-                && let Err(error) = work.wait()
-            {
-                self.context.drop_errors().push("waiting for device work before giving back a signal's memory", error);
-                if !work.noted.is_empty() || work.recorded.goes_on() {
-                    // Nobody knows when the work is done: the memory must not become other memory.
-                    core::mem::forget(places);
-                }
-            }
         }
     }
 }

@@ -66,25 +66,53 @@
 //!
 //! # Ends
 //!
-//! The memory of a flag, counter or ring that ends stays until the device work that it knows of is done: what its own
-//! methods gave to streams, and what [`record_use`](Flag::record_use) told it. No end waits for that but the last: when
-//! [`Signals`] and all that is of it have ended. A [`Producer`] or [`Consumer`] closes its end of the ring, which ends a
-//! kernel that waits at the other end by the header's functions. A flag closes nothing: a kernel, or a stream, that waits
-//! for one has to be released before the flag ends, or the last end waits for ever. Kernels that nobody told of must have
-//! ended before the flag or ring does.
+//! A flag, counter or ring ends when its last clone is dropped, or when a flag is [closed](Flag::close). Its memory stays until
+//! the device work that it knows of is done: what its own methods gave to streams, and what
+//! [`record_use`](Flag::record_use) told it. No end waits for that but the last: when [`Signals`] and all that is of it have
+//! ended.
 //!
-//! A wait of the CPU ends with an error when its time is up, when the context has ended, and when the device has failed.
+//! The end of a flag or counter releases the streams that still wait for it ([`wait_on`](Flag::wait_on)). A wait that a queued
+//! [`store_on`](Flag::store_on) of another stream satisfies goes on waiting for that. Any other wait is one that nobody
+//! satisfies any more: the library writes what it needs, and the stream's next [`synchronize`](crate::Stream::synchronize),
+//! access to memory, or wait fails with [`SignalError::Abandoned`]. The work behind such a wait runs without its condition. So
+//! an early return after `wait_on` hangs nothing:
+//!
+//! ```
+//! use cuda_mem::signal::{Comparison, Flag, Signals, Waiter};
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! let ready: Flag<u32> = Signals::new(&context)?.flag(Waiter::Device)?.named("ready");
+//! ready.wait_on(&stream, Comparison::AtLeast, 4)?;
+//! drop(ready); // and nobody has written 4
+//! let error = stream.synchronize().expect_err("the work behind the wait ran without its condition");
+//! assert!(error.to_string().starts_with("flag \"ready\" was dropped while stream"));
+//! stream.synchronize()?; // the error is given once
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
+//!
+//! The end of a [`Producer`] or [`Consumer`] closes its end of the ring, which ends a kernel that waits at the other end by the
+//! header's functions. What a kernel of the program waits for in a flag, nobody else knows: it has to be released before the
+//! flag ends, or to give up in time. Kernels that nobody told of must have ended before the flag or ring does.
+//!
+//! A wait of the CPU ends with an error when its time is up, when its flag is closed, when the context has ended, and when the
+//! device has failed.
 
+pub(crate) mod armed;
 mod compare;
 mod counter;
 mod error;
 mod flag;
+mod hope;
 mod kernels;
 mod memory;
 mod placement;
+mod release;
 mod ring;
 mod signals;
+mod state;
 mod streams;
+mod uses;
 mod wait;
 
 pub use compare::{Comparison, SignalWord};
@@ -96,3 +124,4 @@ pub use placement::{Placement, Waiter};
 pub use ring::{ByteConsumer, ByteProducer, Consumer, Producer, RingDescriptor};
 pub use signals::Signals;
 pub use wait::WaitPolicy;
+pub(crate) use wait::{Waited, wait};

@@ -1,9 +1,11 @@
 //! The memory of a context's signals.
 
 use super::compare::SignalWord;
-use super::memory::{Arena, Lines, Retired, Source};
+use super::memory::{Arena, Lines, Source};
 use super::placement::{Placement, Waiter, why_not};
+use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
+use super::state::Kind;
 use super::{Counter, DeviceCounter, Flag};
 use crate::mapped::CoherenceWish;
 use crate::{Context, Error, MappedResource, Result, Stream};
@@ -107,7 +109,11 @@ impl Signals {
     ///
     /// As [`flag`](Self::flag); mapped memory is not there or not coherent: [`Error::Unsupported`].
     pub fn flag_in<W: SignalWord>(&self, placement: Placement) -> Result<Flag<W>> {
-        Ok(Flag::new(self, self.lines(size_of::<W>(), placement)?))
+        self.word(Kind::Flag, placement)
+    }
+
+    fn word<W: SignalWord>(&self, kind: Kind, placement: Placement) -> Result<Flag<W>> {
+        Ok(Flag::new(self, kind, self.lines(size_of::<W>(), placement)?))
     }
 
     /// A counter that the CPU counts and the device waits for, 0 at first.
@@ -116,7 +122,7 @@ impl Signals {
     ///
     /// As [`flag`](Self::flag).
     pub fn counter<W: SignalWord>(&self) -> Result<Counter<W>> {
-        Ok(Counter::new(self.flag(Waiter::Device)?))
+        Ok(Counter::new(self.word(Kind::Counter, self.placement_for(Waiter::Device))?))
     }
 
     /// A counter that the device counts and the CPU waits for, 0 at first.
@@ -125,7 +131,7 @@ impl Signals {
     ///
     /// As [`flag`](Self::flag).
     pub fn device_counter<W: SignalWord>(&self) -> Result<DeviceCounter<W>> {
-        Ok(DeviceCounter::new(self.flag(Waiter::Cpu)?))
+        Ok(DeviceCounter::new(self.word(Kind::Counter, self.placement_for(Waiter::Cpu))?))
     }
 
     /// A ring from the CPU to the device that holds at least `items`, at most 2^31: the CPU's end. The next power of two is
@@ -245,7 +251,7 @@ impl Signals {
 
     fn lines(&self, size: usize, placement: Placement) -> Result<Lines> {
         let inner = &self.inner;
-        inner.retired.release();
+        inner.retired.tend();
         match (placement, &inner.resource) {
             (Placement::Pinned, _) => inner.pinned.allocate(size, Source::Pinned(self.context(), &inner.stream)),
             (Placement::Mapped, Ok(resource)) => inner.mapped.allocate(size, Source::Mapped(resource)),

@@ -3,6 +3,7 @@
 use super::Flag;
 use super::compare::{Comparison, SignalWord};
 use super::flag::check;
+use super::uses::What;
 use crate::error::call;
 use crate::{Error, Feature, Result, Stream};
 
@@ -13,6 +14,8 @@ impl<W: SignalWord> Flag<W> {
     /// The wait takes no processor of the device. It holds the stream until somebody writes: such a write must not be work
     /// that waits for the same stream, nor depend on a thread that waits for it. Streams may share a queue of the device
     /// (CUDA_DEVICE_MAX_CONNECTIONS), so that more waits than queues at a time may hold each other.
+    ///
+    /// A flag that ends releases the stream, which then gets an error ([ends](super#ends)).
     ///
     /// # Errors
     ///
@@ -27,19 +30,20 @@ impl<W: SignalWord> Flag<W> {
         if comparison == Comparison::NotAllBits {
             stream.context().device().require(Feature::StreamWaitNotAllBits)?;
         }
-        {
+        let state = self.state();
+        // No call that waits for the whole device is under way from here until the wait is in the register.
+        let _pending = stream.context().begin_cpu_released();
+        state.wait_on(stream, comparison, value, || {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address, flags) = (stream.raw(), self.device_pointer(), comparison.flag().0);
-            // SAFETY: the word lives until the wait is over: the flag is told of the stream's work below.
+            // SAFETY: the word lives until the wait is over, of which the flag's state knows.
             unsafe {
                 match size_of::<W>() {
                     4 => call!(cuda.cuStreamWaitValue32_v2(raw, address, value.into() as u32, flags)),
                     _ => call!(cuda.cuStreamWaitValue64_v2(raw, address, value.into(), flags)),
                 }
-            }?;
-        }
-        self.record_use(stream);
-        Ok(())
+            }
+        })
     }
 
     /// Writes the word when all earlier work of `stream` is done, which is seen by who sees the value.
@@ -54,7 +58,7 @@ impl<W: SignalWord> Flag<W> {
         {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address) = (stream.raw(), self.device_pointer());
-            // SAFETY: as in `wait_on`.
+            // SAFETY: the word lives while the flag does, whose state is told below.
             unsafe {
                 match size_of::<W>() {
                     4 => call!(cuda.cuStreamWriteValue32_v2(raw, address, value.into() as u32, 0)),
@@ -62,13 +66,15 @@ impl<W: SignalWord> Flag<W> {
                 }
             }?;
         }
-        self.record_use(stream);
+        self.state().note(stream, What::Write { value: value.into() });
         Ok(())
     }
 
     /// What a wait and a write need alike.
     fn prepare(&self, call: &'static str, stream: &Stream) -> Result<()> {
         check_stream(call, self.signals().context(), stream)?;
+        self.state().check_open(call)?;
+        stream.check_released()?;
         let feature = match size_of::<W>() {
             4 => Feature::StreamMemoryOperations,
             _ => Feature::StreamMemoryOperations64,

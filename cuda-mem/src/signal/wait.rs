@@ -113,7 +113,7 @@ impl Steps {
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Waited<T> {
+pub(crate) enum Waited<T> {
     /// With what was waited for.
     For(T),
     /// Without it, after so much time.
@@ -122,7 +122,7 @@ pub(super) enum Waited<T> {
 
 /// Asks `poll` until it gives something. `health` says whether that can still be.
 #[inline]
-pub(super) fn wait<T>(
+pub(crate) fn wait<T>(
     policy: &WaitPolicy,
     mut poll: impl FnMut() -> Result<Option<T>>,
     health: impl Fn() -> Result<()>,

@@ -3,7 +3,7 @@
 use super::allocator::{MAX_GRANULARITY, MAX_SIZE};
 
 /// Why a suballocator refused a call. A request that does not fit is no error but `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuballocatorError {
     /// The granularity cannot be.

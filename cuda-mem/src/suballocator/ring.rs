@@ -4,7 +4,7 @@ use super::MAX_SIZE;
 use std::collections::VecDeque;
 
 /// Why a [`Ring`] refused a call. Nothing is changed then. A request that does not fit is no error but `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
     /// A ring of that size cannot be.

@@ -8,7 +8,7 @@ const NONE: u32 = u32::MAX;
 const MAX_SLOTS: u32 = 64 * 64;
 
 /// Why [`Slabs`] refused a call. Nothing is changed then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlabsError {
     /// Slots like that cannot be.

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Why a trace cannot be read. Each text names the line, and what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The reader failed.

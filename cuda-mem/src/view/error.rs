@@ -4,7 +4,7 @@ use super::LayoutError;
 use crate::DataType;
 
 /// Why a view, or a copy between views, cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
     /// The layout cannot be.

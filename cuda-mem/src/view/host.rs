@@ -1,9 +1,11 @@
 //! The elements of views for the CPU, where it addresses the memory.
 
 use super::{StridedLayout, StridedView, ViewError, memory::Memory};
+use crate::borrowed::{Borrowed, check_read};
 use crate::buffer::Exclusive;
+use crate::resource::no_slices;
 use crate::{Element, Result};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -15,7 +17,8 @@ impl StridedView<'_, Exclusive> {
     ///
     /// # Errors
     ///
-    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed.
+    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed; other processes
+    /// may write the memory at any time.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -35,6 +38,7 @@ impl StridedView<'_, Exclusive> {
         if !range.is_empty() {
             self.memory.fetch(range.start, range.len())?;
         }
+        check_read(self.memory.host_pointer().wrapping_add(range.start), range.len());
         Ok(HostElements { first, layout: &self.layout, elements: PhantomData })
     }
 
@@ -44,17 +48,19 @@ impl StridedView<'_, Exclusive> {
     /// # Errors
     ///
     /// As [`read`](Self::read); or the view is read-only, or elements share memory.
-    pub fn write<T: Element + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
+    pub fn write<T: Element + NoUninit + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
         let (first, range) = self.elements::<T>(CALL)?;
         let remembered = !range.is_empty() && self.memory.begin_write(range.start, range.len())?;
+        let borrowed = Borrowed::to_write(self.memory.host_pointer().wrapping_add(range.start), range.len());
         Ok(HostElementsMut {
             first,
             layout: &self.layout,
             memory: &self.memory,
             range,
             remembered,
+            borrowed,
             elements: PhantomData,
         })
     }
@@ -74,6 +80,9 @@ impl StridedView<'_, Exclusive> {
         }
         // The view was checked: all lies within the memory.
         let range = *bounds.start() as usize * size_of::<T>()..(*bounds.end() + 1) as usize * size_of::<T>();
+        if self.memory.accessibility().processes {
+            return Err(no_slices(call));
+        }
         Ok((first, range))
     }
 }
@@ -137,6 +146,7 @@ pub struct HostElementsMut<'view, T> {
     range: Range<usize>,
     /// What the memory's `begin_write` gave.
     remembered: bool,
+    borrowed: Borrowed,
     elements: PhantomData<&'view mut [T]>,
 }
 
@@ -241,7 +251,8 @@ impl<T> HostElementsMut<'_, T> {
     ///
     /// The flush of non-coherent memory failed.
     pub fn finish(self) -> Result<()> {
-        let guard = ManuallyDrop::new(self);
+        let mut guard = ManuallyDrop::new(self);
+        let _borrowed = core::mem::take(&mut guard.borrowed);
         guard.post()
     }
 }

@@ -1,5 +1,6 @@
 //! The memory that a view looks at.
 
+use crate::borrowed::Borrowed;
 use crate::buffer::{SharedBuffer, Viewed};
 use crate::context::ForeignOwner;
 use crate::resource::{Accessibility, SharedResource, kind::Any};
@@ -94,6 +95,17 @@ impl Memory<'_> {
 
     fn resource(&self) -> Option<&SharedResource> {
         self.buffer().and_then(Viewed::resource)
+    }
+
+    /// Lends a slice to a copy, which is done when the value ends.
+    pub fn lend(&self, write: bool) -> Borrowed {
+        match self {
+            Memory::Host(HostMemory { start, size, owner: None, .. }) if write => {
+                Borrowed::lent_to_write(*start, *size)
+            }
+            Memory::Host(HostMemory { start, size, owner: None, .. }) => Borrowed::lent(*start, *size),
+            _ => Borrowed::default(),
+        }
     }
 
     /// Tells the memory of work given to `stream` so far.

@@ -6,7 +6,7 @@ use crate::buffer::{Access, Exclusive, Shared};
 use crate::context::ForeignOwner;
 use crate::resource::{Accessibility, Kind, kind::Any};
 use crate::{Buffer, Context, DataType, Element, Error, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
@@ -51,7 +51,7 @@ impl<'memory> StridedView<'memory> {
     /// # Errors
     ///
     /// Elements lie outside of the buffer; the layout's item size is not the type's.
-    pub fn borrowed<T, K: Kind, A: Access>(
+    pub fn borrowed<T: NoUninit, K: Kind, A: Access>(
         buffer: &'memory Buffer<T, K, A>,
         data_type: DataType,
         layout: StridedLayout,
@@ -78,7 +78,7 @@ impl<'memory> StridedView<'memory> {
     /// assert_eq!(buffer.to_vec()?, [1, 4, 2, 5, 3, 6]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn of_slice<T: Element>(slice: &'memory [T], layout: StridedLayout) -> Result<Self> {
+    pub fn of_slice<T: Element + NoUninit>(slice: &'memory [T], layout: StridedLayout) -> Result<Self> {
         let memory = HostMemory {
             start: slice.as_ptr().cast::<u8>().cast_mut(),
             size: size_of_val(slice),
@@ -111,7 +111,7 @@ impl StridedView<'static> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[doc(alias = "from_buffer")]
-    pub fn shared<T: AnyBitPattern, K: Kind>(
+    pub fn shared<T: NoUninit + AnyBitPattern, K: Kind>(
         buffer: SharedBuffer<T, K>,
         data_type: DataType,
         layout: StridedLayout,
@@ -147,7 +147,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
     /// # Errors
     ///
     /// Elements lie outside of the buffer; the layout's item size is not the type's.
-    pub fn exclusive<T: AnyBitPattern, K: Kind>(
+    pub fn exclusive<T: NoUninit + AnyBitPattern, K: Kind>(
         buffer: &'memory mut Buffer<T, K>,
         data_type: DataType,
         layout: StridedLayout,
@@ -160,7 +160,10 @@ impl<'memory> StridedView<'memory, Exclusive> {
     /// # Errors
     ///
     /// Elements lie outside of the slice; the layout's item size is not the type's.
-    pub fn of_mut_slice<T: Element + AnyBitPattern>(slice: &'memory mut [T], layout: StridedLayout) -> Result<Self> {
+    pub fn of_mut_slice<T: Element + NoUninit + AnyBitPattern>(
+        slice: &'memory mut [T],
+        layout: StridedLayout,
+    ) -> Result<Self> {
         let memory =
             HostMemory { size: size_of_val(slice), start: slice.as_mut_ptr().cast(), owner: None, borrow: PhantomData };
         Self::checked("StridedView::of_mut_slice", Memory::Host(memory), T::DATA_TYPE, layout, false)
@@ -177,7 +180,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
     }
 }
 
-impl<T: Element, K: Kind, A: Access> Buffer<T, K, A> {
+impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
     /// The buffer as an array of a shape, to be read. One extent may be -1: it is what the others leave.
     ///
     /// # Errors
@@ -199,7 +202,7 @@ impl<T: Element, K: Kind, A: Access> Buffer<T, K, A> {
     }
 }
 
-impl<T: Element + AnyBitPattern, K: Kind> Buffer<T, K> {
+impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
     /// The buffer as an array of a shape, to be read and written. One extent may be -1: it is what the others leave.
     ///
     /// # Errors
@@ -225,7 +228,7 @@ impl<T: Element + AnyBitPattern, K: Kind> Buffer<T, K> {
     }
 }
 
-impl<T: Element + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// The buffer as an array of a shape, which shares the ownership of the memory. One extent may be -1.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! while they change, and another one afterwards, tells it that what it read belongs together.
 
 use super::{SlowWait, Target, What, this_thread, watchdog};
+use crate::signal::armed;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
@@ -227,7 +228,14 @@ pub(super) fn describe(
     waited: Duration,
     thread: Box<str>,
 ) -> SlowWait {
-    SlowWait { doing, call, thread, target: target.public(), waited, awaits: Vec::new() }
+    let waits = match target.what {
+        What::Thread => Vec::new(),
+        What::Stream => armed::describe(target.context, Some(target.stream)),
+        // Whose event it is, is not known.
+        What::Context | What::Event => armed::describe(target.context, None),
+    };
+    let awaits = waits.iter().map(|wait| wait.to_string().into()).collect();
+    SlowWait { doing, call, thread, target: target.public(), waited, awaits }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ static const struct {
     void (*run)(void);
 } CASES[] = {
     {"library", case_library},   {"devices", case_devices},     {"streams", case_streams},
+    {"callbacks", case_callbacks}, {"waits", case_waits},
     {"foreign", case_foreign},   {"mapped", case_mapped},       {"resources", case_resources},
     {"pools", case_pools},       {"out_of_memory", case_out_of_memory},
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
@@ -15,7 +16,8 @@ static const struct {
     {"data_types", case_data_types}, {"views", case_views},   {"view_copies", case_view_copies},
     {"view_misuse", case_view_misuse}, {"dlpack", case_dlpack}, {"dlpack_misuse", case_dlpack_misuse},
     {"array_interfaces", case_array_interfaces}, {"arrow", case_arrow}, {"arrow_misuse", case_arrow_misuse},
-    {"flags", case_flags},       {"rings", case_rings},         {"adaptors", case_adaptors},
+    {"flags", case_flags},       {"rings", case_rings},         {"signal_ends", case_signal_ends}, {"frames", case_frames},
+    {"adaptors", case_adaptors},
     {"small_pools", case_small_pools},                          {"virtual_memory", case_virtual_memory},
     {"host_memory", case_host_memory},                          {"graphs", case_graphs},
     {"copies", case_copies},

@@ -1,10 +1,60 @@
 /* What other libraries crash with is an error here, and nothing is touched. */
+#define _GNU_SOURCE
 #include "test.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+
+static const char OTHER[] = "PRINT_A_HANDLE";
+
+/* In the other process: a buffer's handle. */
+static void print_handle(void)
+{
+    struct rig rig = rig_open();
+    cudamem_resource device;
+    cudamem_buffer buffer;
+    OK(cudamem_resource_create_device(rig.context, &device));
+    OK(cudamem_buffer_allocate(device, 8, rig.stream, &buffer));
+    printf("%" PRIu64 "\n", buffer.id);
+    OK(cudamem_buffer_destroy(buffer));
+    OK(cudamem_resource_destroy(device));
+    rig_close(rig);
+}
+
+static uint64_t handle_of_another_process(void)
+{
+    char command[4096];
+    uint64_t handle = 0;
+    CHECK(snprintf(command, sizeof command, "exec '%s' handles", program_path) < (int)sizeof command);
+    CHECK(setenv(OTHER, "1", 1) == 0);
+    FILE *other = popen(command, "r");
+    CHECK(unsetenv(OTHER) == 0);
+    CHECK(other != NULL && fscanf(other, "%" SCNu64, &handle) == 1 && handle != 0);
+    CHECK(pclose(other) == 0);
+    return handle;
+}
+
+/* A number that no handle has had is called that, whatever its bits say. */
+static void is_unknown(uint64_t number)
+{
+    cudamem_buffer buffer = {number};
+    cudamem_stream stream = {number};
+    size_t size = 99;
+    FAILS(cudamem_buffer_get_size(buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    SAYS("is no handle: this process never made it");
+    FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
+    SAYS("is no handle: this process never made it");
+    FAILS(cudamem_stream_synchronize(stream), CUDAMEM_ERROR_INVALID_HANDLE);
+    SAYS("is no handle: this process never made it");
+    CHECK(size == 99);
+}
 
 void case_handles(void)
 {
+    if (getenv(OTHER) != NULL) {
+        print_handle();
+        return;
+    }
     struct rig rig = rig_open();
     cudamem_resource device;
     cudamem_buffer buffer, twin;
@@ -22,6 +72,7 @@ void case_handles(void)
     cudamem_engine null_engine = {0};
     cudamem_text null_text = {0};
     FAILS(cudamem_buffer_get_size(null_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    SAYS("buffer is the null handle, where a buffer is needed");
     FAILS(cudamem_buffer_allocate(device, 8, null_stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_buffer_allocate(null_resource, 8, rig.stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_buffer_destroy(null_buffer));
@@ -37,21 +88,32 @@ void case_handles(void)
     cudamem_buffer no_buffer = {rig.stream.id};
     cudamem_stream no_stream = {buffer.id};
     FAILS(cudamem_buffer_get_size(no_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
-    CHECK(strstr(cudamem_last_error_message(), "is a stream, where a buffer is needed") != NULL);
+    SAYS("is a stream, where a buffer is needed");
     FAILS(cudamem_buffer_destroy(no_buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_stream_synchronize(no_stream), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_stream_synchronize(rig.stream));
 
-    /* Made up: every bit of a good one turned, and some others. */
+    /* Made up: every bit of a good one turned, some others, random ones, an address; and another process's. */
+    cudamem_buffer neighbours[8];
+    for (int index = 0; index < 8; index++) {
+        OK(cudamem_buffer_allocate(device, 8, rig.stream, &neighbours[index]));
+    }
     for (int bit = 0; bit < 64; bit++) {
-        cudamem_buffer forged = {buffer.id ^ ((uint64_t)1 << bit)};
-        FAILS(cudamem_buffer_get_size(forged, &size), CUDAMEM_ERROR_INVALID_HANDLE);
-        FAILS(cudamem_buffer_destroy(forged), CUDAMEM_ERROR_INVALID_HANDLE);
+        is_unknown(buffer.id ^ ((uint64_t)1 << bit));
     }
     static const uint64_t FORGED[] = {1, 2, UINT64_MAX, 0x7fffffffffffffff, 0xdeadbeef, (uint64_t)1 << 32};
     for (size_t index = 0; index < sizeof FORGED / sizeof FORGED[0]; index++) {
-        cudamem_buffer forged = {FORGED[index]};
-        FAILS(cudamem_buffer_get_size(forged, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+        is_unknown(FORGED[index]);
+    }
+    uint64_t random = 0x9e3779b97f4a7c15;
+    for (int round = 0; round < 1000; round++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        is_unknown(random);
+    }
+    is_unknown((uint64_t)(uintptr_t)&rig);
+    is_unknown(handle_of_another_process());
+    for (int index = 0; index < 8; index++) {
+        OK(cudamem_buffer_destroy(neighbours[index]));
     }
     CHECK(size == 99);
 
@@ -59,7 +121,10 @@ void case_handles(void)
     OK(cudamem_buffer_get_size(buffer, &size));
     OK(cudamem_buffer_destroy(buffer));
     FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
-    CHECK(strstr(cudamem_last_error_message(), "has been destroyed") != NULL);
+    SAYS("was a buffer that has been destroyed");
+    no_stream.id = buffer.id;
+    FAILS(cudamem_stream_synchronize(no_stream), CUDAMEM_ERROR_INVALID_HANDLE);
+    SAYS("was a buffer that has been destroyed, where a stream is needed");
     for (int round = 0; round < 1000; round++) {
         OK(cudamem_buffer_allocate(device, 8, rig.stream, &twin));
         CHECK(twin.id != buffer.id);

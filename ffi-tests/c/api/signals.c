@@ -1,5 +1,9 @@
 /* Flags, counters and rings. */
+#define _GNU_SOURCE
 #include "kernels.h"
+
+#include <pthread.h>
+#include <time.h>
 
 /* Ten seconds are enough for any machine. */
 static cudamem_wait_options within(double seconds)
@@ -154,6 +158,86 @@ void case_flags(void)
 }
 
 /* The CPU's end alone: what has room, and what is refused. */
+/* Ends before anybody has written what the stream waits for, as a function does that returns early. */
+static void give_up(struct rig rig, cudamem_signals signals)
+{
+    cudamem_flag ready;
+    OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &ready));
+    OK(cudamem_flag_set_name(ready, "ready"));
+    FAILS(cudamem_flag_set_name(ready, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_status status = cudamem_flag_wait_on(ready, rig.stream, CUDAMEM_COMPARE_EQUAL, 5);
+    if (status == CUDAMEM_SUCCESS) {
+        OK(cudamem_flag_destroy(ready));
+        FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);
+        CHECK(strstr(cudamem_last_error_message(), "flag \"ready\" was dropped while stream") != NULL);
+        OK(cudamem_stream_synchronize(rig.stream));
+
+        cudamem_counter pieces;
+        OK(cudamem_counter_create(signals, 64, CUDAMEM_COUNTED_BY_CPU, &pieces));
+        OK(cudamem_counter_set_name(pieces, "pieces"));
+        OK(cudamem_counter_wait_on(pieces, rig.stream, 3));
+        OK(cudamem_counter_destroy(pieces));
+        FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);
+        CHECK(strstr(cudamem_last_error_message(), "counter \"pieces\"") != NULL);
+    } else {
+        CHECK(status == CUDAMEM_ERROR_UNSUPPORTED);
+        printf("skipped: waits of streams: %s\n", cudamem_last_error_message());
+        OK(cudamem_flag_destroy(ready));
+    }
+    cudamem_ring requests;
+    OK(cudamem_ring_create(signals, 16, 8, NULL, &requests));
+    OK(cudamem_ring_set_name(requests, "requests"));
+    OK(cudamem_ring_record_use(requests, rig.stream));
+    OK(cudamem_ring_destroy(requests));
+    OK(cudamem_stream_synchronize(rig.stream));
+}
+
+static void *wait_for_ever(void *flag)
+{
+    cudamem_status *status = malloc(sizeof *status);
+    CHECK(status != NULL);
+    *status = cudamem_flag_wait(*(cudamem_flag *)flag, CUDAMEM_COMPARE_EQUAL, 1, NULL, NULL);
+    return status;
+}
+
+/* What is destroyed while others wait for it lets them go, with an error. */
+void case_signal_ends(void)
+{
+    struct rig rig = rig_open();
+    cudamem_signals signals;
+    OK(cudamem_signals_create(rig.context, 0, &signals));
+    give_up(rig, signals);
+
+    cudamem_flag flag;
+    OK(cudamem_flag_create(signals, 64, CUDAMEM_PLACE_FOR_CPU, &flag));
+    pthread_t waiter;
+    CHECK(pthread_create(&waiter, NULL, wait_for_ever, &flag) == 0);
+    struct timespec moment = {0, 20000000};
+    nanosleep(&moment, NULL);
+    OK(cudamem_flag_destroy(flag));
+    void *result = NULL;
+    CHECK(pthread_join(waiter, &result) == 0);
+    /* A thread that is slow to start finds no flag. */
+    cudamem_status status = *(cudamem_status *)result;
+    CHECK(status == CUDAMEM_ERROR_CLOSED || status == CUDAMEM_ERROR_INVALID_HANDLE);
+    free(result);
+
+    /* The memory's own end before its flags', and the stream's before both. */
+    cudamem_stream other;
+    OK(cudamem_stream_create(rig.context, NULL, &other));
+    OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &flag));
+    if (cudamem_flag_wait_on(flag, other, CUDAMEM_COMPARE_AT_LEAST, 2) == CUDAMEM_SUCCESS) {
+        OK(cudamem_signals_destroy(signals));
+        OK(cudamem_flag_destroy(flag));
+        FAILS(cudamem_stream_synchronize(other), CUDAMEM_ERROR_CLOSED);
+    } else {
+        OK(cudamem_flag_destroy(flag));
+        OK(cudamem_signals_destroy(signals));
+    }
+    OK(cudamem_stream_destroy(other));
+    rig_close(rig);
+}
+
 static void ring_alone(cudamem_signals signals)
 {
     struct item {

@@ -28,6 +28,9 @@
         CHECK(cudamem_last_error_message() != NULL && strlen(cudamem_last_error_message()) > 20);                        \
     } while (0)
 
+/* What the last failure's message says. */
+#define SAYS(words) CHECK(strstr(cudamem_last_error_message(), (words)) != NULL)
+
 /* What most cases begin with. */
 struct rig {
     cudamem_context context;
@@ -62,6 +65,8 @@ cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_
 char *take_text(cudamem_text text);
 
 void case_library(void);
+void case_callbacks(void);
+void case_waits(void);
 void case_devices(void);
 void case_streams(void);
 void case_foreign(void);
@@ -88,6 +93,8 @@ void case_arrow(void);
 void case_arrow_misuse(void);
 void case_flags(void);
 void case_rings(void);
+void case_signal_ends(void);
+void case_frames(void);
 void case_adaptors(void);
 void case_small_pools(void);
 void case_virtual_memory(void);

@@ -3,9 +3,37 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+/// An exception between the wait and the write ends the signals: the stream goes on, and says so once.
+static void released_by_an_exception(const cudamem::signals &memory, const cudamem::stream &stream)
+{
+    try {
+        const cudamem::flag<std::uint32_t> ready(memory, CUDAMEM_PLACE_FOR_DEVICE);
+        ready.set_name("ready");
+        ready.wait_on(stream, CUDAMEM_COMPARE_EQUAL, 1);
+        const cudamem::signal_counter<std::uint64_t> pieces(memory, CUDAMEM_COUNTED_BY_CPU);
+        pieces.set_name("pieces");
+        pieces.wait_on(stream, 3);
+        const cudamem::ring_to_device<std::uint64_t> requests(memory, 4);
+        requests.set_name("requests");
+        requests.record_use(stream);
+        throw std::runtime_error("the file is too short");
+    } catch (const std::runtime_error &) {
+    }
+    std::string message;
+    try {
+        stream.synchronize();
+    } catch (const cudamem::error &error) {
+        CHECK(error.status() == CUDAMEM_ERROR_CLOSED);
+        message = error.what();
+    }
+    CHECK(message.find(" was dropped while stream") != std::string::npos);
+    stream.synchronize();
+}
 
 static void signals(const cudamem::context &context, const cudamem::stream &stream)
 {
@@ -42,6 +70,7 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
     ready.wait_on(stream, 2);
     done.store_on(stream, 3);
     CHECK(ready.add(2) == 2 && done.wait(3, patience) == 3 && done.value() == 3);
+    released_by_an_exception(memory, stream);
 
     struct sample {
         float values[3];
@@ -52,6 +81,40 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
     CHECK(to.push(samples.data(), 5) == 4 && to.available() == 0 && to.descriptor().item_size == 12 && to.capacity() == 4);
     CHECK(from.pop(samples.data(), 5) == 0 && !from.is_closed() && from.available() == 0);
     to.close_end();
+}
+
+static void frames(const cudamem::context &context, const cudamem::stream &stream)
+{
+    const cudamem::frame_ring ring(cudamem::resource::pinned(context), cudamem::signals(context), 2, 100);
+    const cudamem::buffer arrived(cudamem::resource::device(context), 100, stream);
+    for (unsigned char round = 1; round <= 5; round++) {
+        cudamem::frame frame = ring.next(cudamem::within(std::chrono::seconds(10)));
+        CHECK(frame.number() == round && frame.device_pointer() != 0);
+        frame.copy_to(arrived, 0, 0, 100);
+        const std::vector<unsigned char> bytes(60, round);
+        frame.write(0, bytes.data(), bytes.size());
+        frame.flush(0, bytes.size());
+        std::memset(static_cast<unsigned char *>(frame.host_pointer()) + 60, round, 40);
+        CHECK(!stream.is_done());
+        CHECK(frame.publish() == round && !frame);
+        std::vector<unsigned char> seen(100);
+        arrived.read(0, seen);
+        CHECK(seen == std::vector<unsigned char>(100, round));
+    }
+    cudamem_status abandoned = CUDAMEM_SUCCESS;
+    {
+        const cudamem::frame frame = ring.next();
+        frame.wait_on(stream);
+        frame.record_use(stream);
+        CHECK(ring.try_next());
+    }
+    try {
+        stream.synchronize();
+    } catch (const cudamem::error &error) {
+        abandoned = error.status();
+    }
+    CHECK(abandoned == CUDAMEM_ERROR_CLOSED);
+    CHECK(ring.statistics().published == 5 && ring.statistics().abandoned == 2);
 }
 
 static void adaptors(const cudamem::context &context, const cudamem::stream &stream)
@@ -192,6 +255,7 @@ void other_sources()
     const cudamem::context context(0);
     const cudamem::stream stream(context);
     signals(context, stream);
+    frames(context, stream);
     adaptors(context, stream);
     sources(context, stream);
     graphs_and_copies(context, stream);

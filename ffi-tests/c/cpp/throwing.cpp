@@ -128,6 +128,7 @@ static void library()
     CHECK(cudamem::device_count() >= 1 && cudamem::device_can_access_peer(0, 0));
     const auto [free, total] = cudamem::context(0).memory();
     CHECK(free <= total && total != 0 && cudamem::device_info(0).total_memory != 0);
+    CHECK(!std::string(cudamem::device_info(0).name).empty());
     CHECK(cudamem::device_supports(0, CUDAMEM_FEATURE_MANAGED) <= CUDAMEM_SUPPORT_UNKNOWN);
 
     // What a function of the host has, it has until it has run.
@@ -141,6 +142,15 @@ static void library()
           CUDAMEM_ERROR_INVALID_HANDLE);
     context.synchronize();
     CHECK(*number == 2 && number.use_count() == 1);
+
+    stream.synchronize_for(cudamem::no_limit);
+    const cudamem::event reached(context);
+    reached.synchronize_for(std::chrono::milliseconds(1));
+    CHECK(status_of([&] { stream.synchronize_for(std::chrono::seconds(-1)); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem::set_slow_wait_callback([](const char *, double, void *) {});
+    cudamem::set_slow_wait_limit(std::chrono::minutes(1));
+    cudamem::set_slow_wait_callback(nullptr);
+    cudamem::set_slow_wait_limit(cudamem::no_limit);
 
     int failures = 0;
     cudamem::set_log([](cudamem_status, const char *, void *user) { ++*static_cast<int *>(user); }, &failures);
@@ -335,7 +345,8 @@ static void allocators()
 
         CHECK(has_no_memory([&] { static_cast<void>(copy.allocate(SIZE_MAX / 2)); }));
         CHECK(status_of([&] {
-                  cudamem::allocator<int> none(cudamem::resource::device(context), stream);
+                  const cudamem::resource device = cudamem::resource::device(context);
+                  cudamem::allocator<int> none(device, stream);
               }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
     CHECK(pool.statistics().blocks.current == 0);

@@ -35,6 +35,7 @@ static void objects()
     CHECK(cudamem::load().has_value() && status_of(cudamem::device_info(-1)) != CUDAMEM_SUCCESS);
     int number = 0;
     CHECK(stream->launch_host_function([&number] { number = 1; }) && stream->synchronize() && number == 1);
+    CHECK(stream->synchronize_for(cudamem::time_limit(0)) && cudamem::set_slow_wait_limit(std::chrono::seconds(10)));
     const auto device = cudamem::resource::device(*context);
     auto pool = cudamem::pool::create(*device);
     CHECK(stream && device && pool);

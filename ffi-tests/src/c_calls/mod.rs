@@ -1,7 +1,9 @@
 //! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
 //! crash, panic, or be left behind; a call that fails makes nothing.
 
+mod captures;
 mod copies;
+mod frames;
 mod sharing;
 mod signals;
 mod sources;
@@ -20,6 +22,7 @@ use cudamem::counter::*;
 use cudamem::engine::*;
 use cudamem::engine_work::*;
 use cudamem::event::*;
+use cudamem::frames::*;
 use cudamem::graph::*;
 use cudamem::handles::*;
 use cudamem::library::*;
@@ -96,9 +99,17 @@ pub fn run(bytes: &[u8]) -> Tally {
     load();
     let mut calls =
         Calls { bytes, handles: Vec::new(), memory: vec![0x5a; ROOM].into_boxed_slice(), tally: Tally::default() };
+    let trace = std::env::var_os("C_CALLS_TRACE").is_some();
     calls.begin();
-    while !calls.bytes.is_empty() {
+    while let Some(choice) = calls.bytes.first() {
+        if trace {
+            let done = bytes.len() - calls.bytes.len();
+            eprintln!("byte {done}: step {}, {:x?}", choice % 18, &calls.bytes[..calls.bytes.len().min(24)]);
+        }
         calls.step();
+    }
+    if trace {
+        eprintln!("destroying {} handles", calls.handles.len());
     }
     calls.end();
     calls.tally
@@ -148,6 +159,8 @@ handles! {
     graph: cudamem_graph, 18;
     executable: cudamem_executable, 19;
     physical: cudamem_physical, 20;
+    frame_ring: cudamem_frame_ring, 24;
+    frame: cudamem_frame, 25;
 }
 
 impl Calls<'_> {
@@ -268,7 +281,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 18 {
+        match self.byte() % 20 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -281,8 +294,10 @@ impl Calls<'_> {
             12 => self.engine_work(),
             13 => self.share(),
             14..=16 => self.view_step(),
+            17 => self.frames(),
+            18 => self.capture_calls(),
             _ => {
-                let wanted = u64::from(self.byte() % 24);
+                let wanted = u64::from(self.byte() % 26);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -434,10 +449,15 @@ impl Calls<'_> {
         }
     }
 
+    /// A short time, or what is none.
+    fn seconds(&mut self) -> f64 {
+        [0.0, 1e-6, 1e-3, 1e-3, -1.0, f64::NAN][usize::from(self.byte() % 6)]
+    }
+
     fn work(&mut self) {
         let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
         let event = self.event();
-        let status = match self.byte() % 13 {
+        let status = match self.byte() % 15 {
             0 => cudamem_buffer_set_stream(buffer, stream),
             1 => cudamem_buffer_record_use(buffer, stream),
             2 => cudamem_buffer_synchronize(buffer),
@@ -450,6 +470,8 @@ impl Calls<'_> {
             9 => cudamem_pool_release_unused(pool),
             10 => cudamem_pool_reserve(pool, self.size() % (1 << 24)),
             11 => cudamem_buffer_drop(buffer),
+            12 => cudamem_stream_synchronize_for(stream, self.seconds()),
+            13 => cudamem_event_synchronize_for(event, self.seconds()),
             _ => cudamem_resource_trim_driver_pool(pool, self.size()),
         };
         self.count(status);
@@ -481,6 +503,8 @@ impl Calls<'_> {
             cudamem_export_destroy(cudamem_export { id }),
             cudamem_channel_destroy(cudamem_channel { id }),
             cudamem_listener_destroy(cudamem_listener { id }),
+            cudamem_frame_destroy(cudamem_frame { id }),
+            cudamem_frame_ring_destroy(cudamem_frame_ring { id }),
         ];
         let known = answers.iter().filter(|status| **status == CUDAMEM_SUCCESS).count();
         assert!(id == 0 || known <= 1, "a handle of {known} kinds");

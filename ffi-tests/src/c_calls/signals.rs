@@ -50,7 +50,7 @@ impl Calls<'_> {
             17 => self.tell(|out| cudamem_ring_get_descriptor(ring, out)),
             18..22 => self.use_ring(ring),
             _ => {
-                let status = match self.byte() % 9 {
+                let status = match self.byte() % 12 {
                     0 => cudamem_flag_store(flag, value),
                     1 => cudamem_flag_store_on(flag, stream, value),
                     // No word has a bit of none.
@@ -61,6 +61,12 @@ impl Calls<'_> {
                     5 => cudamem_counter_store_on(counter, stream, small),
                     6 => cudamem_counter_record_use(counter, stream),
                     7 => cudamem_ring_close(ring),
+                    // SAFETY: the names are texts.
+                    8 => unsafe { cudamem_flag_set_name(flag, c"a flag".as_ptr()) },
+                    // SAFETY: as above.
+                    9 => unsafe { cudamem_counter_set_name(counter, c"a counter".as_ptr()) },
+                    // SAFETY: as above.
+                    10 => unsafe { cudamem_ring_set_name(ring, c"a ring".as_ptr()) },
                     _ => cudamem_ring_record_use(ring, stream),
                 };
                 self.count(status);
@@ -69,7 +75,7 @@ impl Calls<'_> {
     }
 
     /// A wait that ends soon.
-    fn wait(&mut self) -> cudamem_wait_options {
+    pub(super) fn wait(&mut self) -> cudamem_wait_options {
         cudamem_wait_options {
             size: size_of::<cudamem_wait_options>() - usize::from(self.byte() == 0),
             timeout: 1e-6,

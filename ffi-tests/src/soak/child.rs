@@ -18,6 +18,9 @@ pub const IMPORTER: &str = "importer";
 /// Exports memory, and ends when it is told to.
 pub const EXPORTER: &str = "exporter";
 
+/// Forgets what holds things of the driver.
+pub const FORGETTER: &str = "forgetter";
+
 /// How long a process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(50);
 
@@ -103,6 +106,7 @@ pub fn play() -> Option<Result<(), Box<dyn StdError>>> {
     Some(match role.as_str() {
         IMPORTER => import(),
         EXPORTER => export(),
+        FORGETTER => forget(),
         other => Err(format!("{ROLE}={other} is no role").into()),
     })
 }
@@ -125,7 +129,16 @@ fn import() -> Result<(), Box<dyn StdError>> {
     memory.copy_from_slice(0, &inverted)?;
     memory.synchronize()?;
     channel.send_bytes(&seen)?;
+    // It knows its own again.
+    channel.send(&memory.export()?)?;
     channel.receive_bytes()?;
+    Ok(())
+}
+
+fn forget() -> Result<(), Box<dyn StdError>> {
+    softgpu::configure(super::run::watching(softgpu::Settings::from_environment()?))?;
+    super::work::forget_in_a_process(&Setup::from_environment()?)?;
+    channel()?.receive_bytes()?;
     Ok(())
 }
 

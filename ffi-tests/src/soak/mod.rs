@@ -12,6 +12,7 @@ mod figures;
 mod hands;
 mod held;
 pub mod options;
+mod panics;
 mod progress;
 mod report;
 mod run;

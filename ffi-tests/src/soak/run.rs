@@ -4,6 +4,7 @@ use super::account::Account;
 use super::figures::{Sample, judge, steady_heap};
 use super::hands::Hands;
 use super::options::Options;
+use super::panics;
 use super::progress::{Board, Watchdog};
 use super::report::Reporter;
 use super::work::WORK;
@@ -42,9 +43,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     // Settings are the process's, and read when the driver starts.
     let mut settings = softgpu::Settings::from_environment().map_err(|error| error.to_string())?;
     settings.seed = settings.seed.or(Some(options.seed));
-    // Whether work that may overlap does not happen to do so: whatever the delays, a missing order shows.
-    settings.races = true;
-    softgpu::configure(settings).map_err(|error| error.to_string())?;
+    softgpu::configure(watching(settings)).map_err(|error| error.to_string())?;
     let work: Vec<Work> = WORK.into_iter().filter(|work| options.wants(work.name)).collect();
     let names: Vec<_> = work.iter().map(|work| work.name).collect();
     let start = Instant::now();
@@ -70,6 +69,11 @@ pub fn run(options: &Options) -> Result<(), String> {
         None => Ok(()),
         Some(what) => Err(what.clone()),
     }
+}
+
+/// Settings with which a missing order shows, and so does work on what the CPU has borrowed, whatever the delays.
+pub(super) fn watching(settings: softgpu::Settings) -> softgpu::Settings {
+    softgpu::Settings { races: true, ..settings }
 }
 
 impl Run<'_> {
@@ -108,7 +112,10 @@ impl Run<'_> {
         let hook: cuda_mem::DropErrorHook = Arc::new(move |error| {
             account.drop_error(error);
             let damaged = matches!(error.error, Error::Damaged(_));
-            if damaged || !faults.load(Ordering::Acquire) {
+            if panics::is_planned(error) {
+                // Some calls of the hook panic, as the functions of other callers do.
+                panics::panic_at_times(error);
+            } else if damaged || !faults.load(Ordering::Acquire) {
                 board.fail(format!("a drop met an error without a fault: {error}"));
             }
         });

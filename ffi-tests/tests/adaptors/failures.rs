@@ -1,11 +1,13 @@
 //! Fallbacks, alignments, injected failures.
 
-use super::Heap;
+use super::{Bomb, Heap, orders, stack};
 use cuda_mem::adaptor::{Aligned, FailWhen, FailureInjection, Fallback, Limit, Statistics};
 use cuda_mem::memory::kind::{Any, Pinned};
 use cuda_mem::memory::{Accessibility, DeviceMemory, ResourceHandle, SharedResource};
-use cuda_mem::{Buffer, Error, Result};
+use cuda_mem::pool::{Pool, PoolOptions};
+use cuda_mem::{Buffer, Error, Result, Stream};
 use ffi_tests::Bench;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() -> Result<()> {
@@ -120,5 +122,74 @@ fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Re
     drop(Buffer::<u8, _>::zeroed(&failing, 101, &stream)?);
     assert_eq!((failing.allocations(), failing.injected()), (2, 1));
     assert_eq!((below.counts().blocks.total, below.counts().failed_allocations), (1, 0));
+    Ok(())
+}
+
+/// The panic of `work`, which is leaked: it panics when it is dropped.
+fn panics<R>(work: impl FnOnce() -> R) {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    assert!(outcome.is_err_and(|panic| std::mem::ManuallyDrop::new(panic).is::<Bomb>()));
+}
+
+#[test]
+fn a_resource_that_panics_leaves_every_account_as_it_was() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    for order in orders() {
+        let heap = Heap::new(&context, 0);
+        let stack = stack(&order, &(heap.clone() as SharedResource), 1 << 20, &[])?;
+        let block = stack.top.allocate(1000, 4096, &stream)?;
+        let account = || {
+            let used = (stack.limit.used(), stack.statistics.counts().bytes.current, stack.fallback.blocks_of_second());
+            (used, stack.tracking.live().len(), heap.live())
+        };
+        let before = account();
+        heap.panics.store(true, Ordering::Relaxed);
+        panics(|| stack.top.allocate(1000, 4096, &stream));
+        // SAFETY: nobody uses the block, and it is not freed: the heap panics before.
+        panics(|| unsafe { stack.top.deallocate(block, &stream) });
+        heap.panics.store(false, Ordering::Relaxed);
+        assert_eq!(account(), before, "{order:?}");
+        // SAFETY: the block is freed once.
+        unsafe { stack.top.deallocate(block, &stream) }?;
+        assert_eq!((heap.live(), stack.limit.used()), (0, 0));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pool_survives_a_source_that_panics() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    let heap = Heap::new(&context, 0);
+    let mut options = PoolOptions::default();
+    (options.initial, options.maximum) = (1 << 16, 1 << 18);
+    let pool = Pool::new(&(heap.clone() as SharedResource), &options)?;
+    heap.panics.store(true, Ordering::Relaxed);
+    panics(|| pool.reserve(1 << 18));
+    heap.panics.store(false, Ordering::Relaxed);
+    pool.reserve(1 << 18)?;
+    assert_eq!(heap.live(), 1 << 18);
+    heap.panics.store(true, Ordering::Relaxed);
+    let error = pool.release_unused().unwrap_err();
+    heap.panics.store(false, Ordering::Relaxed);
+    assert_eq!(error.to_string(), "the source of a pool panicked: a panic without words");
+    // Nobody knows whether the regions are freed: the pool has them no more.
+    assert_eq!(pool.statistics().regions.current, 0);
+    drop(Buffer::<u8, _>::uninit(&pool, 1 << 10, &stream)?);
+    Ok(())
+}
+
+#[test]
+fn a_panic_that_a_drop_meets_is_an_error_with_its_text() -> Result<()> {
+    let context = Bench::new()?.context.device().create_context()?;
+    let stream = Stream::new(&context)?;
+    let heap = Heap::new(&context, 0);
+    let base: SharedResource = heap.clone();
+    let buffer = Buffer::<u8, _>::uninit(&base, 100, &stream)?;
+    heap.panics.store(true, Ordering::Relaxed);
+    drop(buffer);
+    heap.panics.store(false, Ordering::Relaxed);
+    let report = context.take_drop_errors();
+    assert_eq!(report.errors.len(), 1, "{report:?}");
+    assert_eq!(report.errors[0].to_string(), "while freeing a buffer: a resource panicked: a panic without words");
     Ok(())
 }

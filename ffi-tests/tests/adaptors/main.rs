@@ -44,6 +44,17 @@ impl Write for Text {
     }
 }
 
+/// Panics when it is dropped, and so does what that panic carries.
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            std::panic::panic_any(Self(self.0 - 1));
+        }
+    }
+}
+
 /// A user's own resource: memory of the heap, aligned to 16 bytes, that records what it is asked.
 #[derive(Debug)]
 struct Heap {
@@ -52,6 +63,8 @@ struct Heap {
     calls: Mutex<Vec<String>>,
     /// Frees fail while this is set.
     stuck: AtomicBool,
+    /// Allocations and frees panic while this is set.
+    panics: AtomicBool,
     /// Bytes that each block has beyond what was asked for.
     surplus: usize,
 }
@@ -64,7 +77,7 @@ impl Heap {
     fn new(context: &Context, surplus: usize) -> Arc<Self> {
         let context = context.clone();
         let (live, calls) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { context, live, calls, stuck: AtomicBool::new(false), surplus })
+        Arc::new(Self { context, live, calls, stuck: AtomicBool::default(), panics: AtomicBool::default(), surplus })
     }
 
     fn end(&self, block: Block) {
@@ -72,6 +85,12 @@ impl Heap {
         assert_eq!(size, Some(block.size), "a block that is not the heap's: {block:?}");
         // SAFETY: `allocate` made it with this layout.
         unsafe { dealloc(block.host_pointer, layout(block.size)) };
+    }
+
+    fn panic_if_set(&self) {
+        if self.panics.load(Ordering::Relaxed) {
+            std::panic::panic_any(Bomb(2));
+        }
     }
 
     fn live(&self) -> usize {
@@ -90,6 +109,7 @@ unsafe impl MemoryResource for Heap {
             let value = alignment.to_string().into();
             return Err(Error::InvalidArgument { call: "Heap", argument: "alignment", value, rule: "16 at most" });
         }
+        self.panic_if_set();
         let size = size + self.surplus;
         // SAFETY: the layout is not of zero bytes.
         let pointer = unsafe { alloc(layout(size)) };
@@ -98,6 +118,7 @@ unsafe impl MemoryResource for Heap {
     }
 
     unsafe fn deallocate(&self, block: Block, _stream: &Stream) -> Result<()> {
+        self.panic_if_set();
         if self.stuck.load(Ordering::Relaxed) {
             return Err(Error::Unsupported { feature: "a free", needs: "a heap that is not stuck".into() });
         }

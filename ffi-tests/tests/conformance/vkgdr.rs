@@ -21,8 +21,8 @@ const ONLY_RAW: [&str; 1] = [
     "vkgdr_symbol_fn",
 ];
 
-/// A macro by which the users' header remembers where CUDA's types come from.
-const SWITCH: &str = "VKGDR_HAS_CUDA_H";
+/// Macros by which the users' header remembers where CUDA's types come from, and declares its functions.
+const NO_CONSTANTS: [&str; 2] = ["VKGDR_HAS_CUDA_H", "VKGDR_API"];
 
 /// The codes of functions that return int: the crate `vkgdr` states them for Rust.
 const CODES: [(&str, i32); 6] = [
@@ -47,7 +47,7 @@ fn compare(raw: &Interface, users: &Interface) -> (usize, Vec<Difference>) {
     for name in users.functions.keys().filter(|name| !raw.functions.contains_key(*name)) {
         differs(name, "only the users' header declares it");
     }
-    for (name, constant) in users.constants.iter().filter(|(name, _)| *name != SWITCH) {
+    for (name, constant) in users.constants.iter().filter(|(name, _)| !NO_CONSTANTS.contains(&name.as_str())) {
         let here = raw.constants.get(name).map(|constant| constant.value);
         let code = CODES.iter().find(|(code, _)| code == name).map(|(_, value)| i128::from(*value));
         if here.or(code) != Some(constant.value) {

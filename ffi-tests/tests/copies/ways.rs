@@ -89,6 +89,7 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
         memory.device_fill(.., 1, &stream)?;
         let mut guard = memory.write(..10)?;
         guard.fill(2);
+        softgpu::CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
         std::mem::forget(guard); // not flushed
         engine.write_with(&mut memory, 20, &[3u8; 10], &options)?;
         let mut seen = [0u8; 40];

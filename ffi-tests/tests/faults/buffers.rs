@@ -1,11 +1,10 @@
 //! What is done with memory of every source.
 
-use super::Outcome;
+use super::{Outcome, exporter};
 use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
-use cuda_mem::ipc::PoolExport;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
@@ -14,7 +13,6 @@ use cuda_mem::memory::{
 };
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
-use ffi_tests::descriptors::{at, flipped};
 use ffi_tests::{pattern, same};
 use std::sync::Arc;
 
@@ -242,36 +240,32 @@ pub fn mapped_buffers(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Exports and imports, with descriptors that seem to be another process's, and with what they are.
+/// Exports and imports, of this process's own memory and of another's.
 pub fn sharing(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
     let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = DevicePool::new(&context, &options)?;
-    let memory = Buffer::from_slice(&pool, &pattern(1000, 1), &stream)?.into_shared();
-    for foreign in [false, true] {
-        let (file, mut of_pool) = pool.export()?.into_parts();
-        let mut of_memory = memory.slice(10..900)?.export()?;
-        if foreign {
-            (of_pool, of_memory) = (flipped(&of_pool, at::NONCE)?, flipped(&of_memory, at::NONCE)?);
-        }
-        let pool = DevicePool::import(&context, PoolExport::from_parts(file, of_pool))?;
+    let memory = Buffer::from_slice(&pool, &exporter::bytes(), &stream)?.into_shared();
+    let (theirs, ours) = (exporter::exported()?, (pool.export()?, memory.slice(10..900)?.export()?));
+    for (foreign, (of_pool, of_memory)) in [(false, &ours), (true, &theirs.device)] {
+        let pool = DevicePool::import(&context, of_pool.try_clone()?)?;
         if pool.is_imported() != foreign {
             return Err("the pool".into());
         }
-        let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
-        let two = pool.import_buffer::<u8>(&of_memory, &other_stream)?;
-        same("one import", &one.to_vec()?, &pattern(1000, 1)[10..900])?;
+        let one = pool.import_buffer::<u8>(of_memory, &stream)?;
+        let two = pool.import_buffer::<u8>(of_memory, &other_stream)?;
+        same("one import", &one.to_vec()?, &exporter::bytes()[10..900])?;
         drop(one);
-        same("another", &two.to_vec()?, &pattern(1000, 1)[10..900])?;
+        same("another", &two.to_vec()?, &exporter::bytes()[10..900])?;
     }
+    let (of_pool, of_memory) = &theirs.pinned;
+    let import = PinnedPool::import(&context, of_pool.try_clone()?)?;
+    same("host memory", &import.import_buffer::<u8>(of_memory, &stream)?.to_vec()?, &exporter::bytes())?;
     let pool = PinnedPool::on_numa_node(&context, 0, &options)?;
     let memory = Buffer::from_slice(&pool, &pattern(1000, 3), &stream)?.into_shared();
-    let (file, of_pool) = pool.export()?.into_parts();
-    let of_memory = flipped(&memory.export()?, at::NONCE)?;
-    let import = PinnedPool::import(&context, PoolExport::from_parts(file, flipped(&of_pool, at::NONCE)?))?;
-    same("host memory", &import.import_buffer::<u8>(&of_memory, &stream)?.to_vec()?, &pattern(1000, 3))?;
+    same("its own", &pool.import_buffer::<u8>(&memory.export()?, &stream)?.to_vec()?, &pattern(1000, 3))?;
 
     let mut options = VirtualOptions::default();
     options.shareable = true;

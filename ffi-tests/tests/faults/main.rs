@@ -4,6 +4,7 @@
 //! One test at a time: faults and the ledger are one for the process.
 
 mod buffers;
+mod exporter;
 mod pools;
 
 use buffers::{buffers, interchange, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
@@ -11,7 +12,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use pools::{fixed_and_ring_pools, guarded_memory, pools, rings_under_way, signals};
+use pools::{fixed_and_ring_pools, frames, guarded_memory, pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -171,6 +172,12 @@ fn sharing_survives_a_fault_at_every_call() -> Outcome {
 }
 
 #[test]
+fn frames_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("frames", frames).map(drop)
+}
+
+#[test]
 fn fixed_and_ring_pools_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("pools of one size and rings", fixed_and_ring_pools).map(drop)
@@ -183,7 +190,7 @@ fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
     rings_under_way(&driver)?;
     let (mut injected, mut failed) = (0, 0);
     for call in ["cuEventQuery", "cuEventSynchronize", "cuEventRecord", "cuEventCreate", "cuStreamWaitEvent"] {
-        for number in 1..=8 {
+        for number in 1..=16 {
             softgpu::faults([Fault::call(call, number, CUresult::CUDA_ERROR_UNKNOWN)]);
             let outcome = rings_under_way(&driver);
             injected += softgpu::injected();

@@ -2,10 +2,12 @@
 
 use super::Outcome;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
+use cuda_mem::frames::FrameRing;
+use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::Kind;
-use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
+use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::{pattern, same};
 
@@ -180,5 +182,51 @@ pub fn signals(driver: &Driver) -> Outcome {
     stream.synchronize()?;
     let mut items = [0; 4];
     assert_eq!((from.receive(&mut items, &WaitPolicy::default())?, items), (3, [1, 2, 3, 0]));
+    // Whatever fails, a stream that waits for what ends goes on.
+    let late = signals.flag::<u32>(Waiter::Device)?;
+    late.wait_on(&stream, Comparison::Equal, 9)?;
+    ready.wait_on(&stream, 2)?;
+    drop((late, ready));
+    match stream.synchronize() {
+        Err(Error::Signal(told)) if matches!(*told, SignalError::Abandoned { .. }) => Ok(stream.synchronize()?),
+        Err(error) => Err(error.into()),
+        Ok(()) => panic!("nobody was told"),
+    }
+}
+
+/// Frames of pinned and of mapped memory: copies, kernels' uses, waits, abandoned ones, a ring that ends before its frames.
+pub fn frames(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.create_context()?;
+    let consumer = Stream::new(&context)?;
+    let signals = Signals::new(&context)?;
+    let mut arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 100, &consumer)?;
+    let atoms = MappedResource::with_coherence(&context, CoherenceWish::ForcedNonCoherent)?;
+    for resource in [PinnedMemory::new(&context).share(), atoms.share()] {
+        let ring = FrameRing::new(&resource, &signals, 2, 100)?;
+        for number in 1..=4u8 {
+            let mut frame = ring.next()?;
+            arrived.copy_from_frame(0, &frame, ..)?;
+            frame.write(.., |bytes| bytes.fill(number))?;
+            frame.flush(..10)?;
+            frame.publish().map_err(Error::from)?;
+            // Whatever failed, who sees no error sees the frame.
+            same("the frame", &arrived.to_vec()?, &[number; 100])?;
+        }
+        let frame = ring.next_with(&WaitPolicy::within(std::time::Duration::from_secs(10)))?;
+        frame.wait_on(&consumer)?;
+        frame.record_use(&consumer)?;
+        drop(frame);
+        if let Ok(()) = consumer.synchronize() {
+            return Err("nobody was told of the abandoned frame".into());
+        }
+        let mut open = ring.next()?;
+        open.copy_from_slice(0, &[9; 100])?;
+        arrived.copy_from_frame(0, &open, ..)?;
+        open.flush(..)?;
+        drop((ring, open));
+        if let Ok(()) = consumer.synchronize() {
+            return Err("nobody was told of the ring's end".into());
+        }
+    }
     Ok(())
 }

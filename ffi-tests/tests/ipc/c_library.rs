@@ -115,7 +115,12 @@ fn forged(context: &Context, channel: &Channel) -> Outcome {
         let status = refused.err().map(|failure| failure.status);
         assert_eq!(status, Some(CUDAMEM_ERROR_DESCRIPTOR), "lie {index}");
     }
-    let part = Export::create(&good.with_part(10, 90)?.to_bytes(), &[])?;
+    let mut part = descriptors::part(&good, 10, 90)?;
+    if pooled {
+        let pool = Descriptor::from_bytes(&source.export()?.bytes()?)?;
+        part = descriptors::signed(&part, &pool);
+    }
+    let part = Export::create(&part.to_bytes(), &[])?;
     same("a part", &contents(&source.import_buffer(&part, &stream)?)?, &pattern(5000, 8)[10..100])?;
     channel.send_bytes(b"done")?;
     Ok(())

@@ -1,10 +1,11 @@
 //! What a process exported and gets back, and what it cannot export.
 
-use super::{Outcome, PATIENCE, Source, same, setup, shareable, sources};
+use super::{Outcome, PATIENCE, Source, part, same, setup, shareable, signed, sources};
 use cuda_mem::ipc::{Channel, Descriptor, DescriptorError, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, Stream};
 use ffi_tests::{Setup, pattern};
+use std::error::Error as StdError;
 
 #[test]
 fn what_a_process_exported_comes_back_as_the_same_allocation() -> Outcome {
@@ -120,35 +121,36 @@ fn elements_keep_their_size_and_alignment() -> Outcome {
 #[test]
 fn only_parts_that_were_exported_come_back() -> Outcome {
     sources(|_, source, stream| {
-        let whole = match source {
-            Source::Pool(pool) => Buffer::from_slice(pool, &pattern(8192, 3), stream)?,
-            Source::Plain(memory) => Buffer::from_slice(memory, &pattern(8192, 3), stream)?,
+        let whole = source.shared(&pattern(8192, 3), stream)?;
+        let (first, last) = (whole.slice(..2000)?.export()?, whole.slice(3000..4096)?.export()?);
+        // Whoever has the pool can sign.
+        let named = |offset, length| -> Result<Descriptor, Box<dyn StdError>> {
+            let other = part(&first, first.offset() + offset, length)?;
+            Ok(match source {
+                Source::Pool(pool) => signed(&other, pool.export()?.descriptor()),
+                Source::Plain(_) => other,
+            })
         };
-        let (left, right) = whole.split_at(4096)?;
-        let left = left.into_shared();
         let import = |descriptor: &Descriptor| match source {
             Source::Pool(pool) => pool.import_buffer::<u8>(descriptor, stream),
             Source::Plain(memory) => memory.import_buffer::<u8>(descriptor, stream),
         };
-        let (first, last) = (left.slice(..2000)?.export()?, left.slice(3000..)?.export()?);
-        // The other half is exclusive, and what lies between was not exported.
         for (begin, length) in [(4096, 4096), (4095, 2), (0, 8192), (2000, 1), (1000, 2500)] {
-            let offset = first.offset() + begin;
-            let refused = import(&first.with_part(offset, length)?).err();
-            let expected = DescriptorError::NotExported { call: call(source), offset, length };
+            let refused = import(&named(begin, length)?).err();
+            let expected = DescriptorError::NotExported { call: call(source), offset: first.offset() + begin, length };
             assert_eq!(refused, Some(Error::Descriptor(expected)));
         }
         // Each exported part, a part of one, an empty one; and later what lies between.
+        same("the last part", &import(&last)?.to_vec()?, &pattern(8192, 3)[3000..4096])?;
         for (begin, length) in [(0, 2000), (3000, 1096), (3500, 10), (8192, 0)] {
-            let part = import(&last.with_part(first.offset() + begin, length)?)?;
+            let part = import(&named(begin, length)?)?;
             same("a part", &part.to_vec()?, &pattern(8192, 3)[begin as usize..(begin + length) as usize])?;
         }
-        left.slice(1990..3010)?.export()?;
-        assert_eq!(import(&first.with_part(first.offset(), 4096)?)?.to_vec()?, &pattern(8192, 3)[..4096]);
-        assert!(import(&first.with_part(first.offset(), 4097)?).is_err());
-        let right = right.into_shared();
-        right.export()?;
-        assert_eq!(import(&first.with_part(first.offset(), 8192)?)?.to_vec()?, pattern(8192, 3));
+        whole.slice(1990..3010)?.export()?;
+        assert_eq!(import(&named(0, 4096)?)?.to_vec()?, &pattern(8192, 3)[..4096]);
+        assert!(import(&named(0, 4097)?).is_err());
+        whole.slice(4096..)?.export()?;
+        assert_eq!(import(&named(0, 8192)?)?.to_vec()?, pattern(8192, 3));
         Ok(())
     })
 }

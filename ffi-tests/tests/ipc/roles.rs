@@ -39,6 +39,7 @@ pub fn play(role: &str) -> Outcome {
         "access" => importer.access(),
         "event" => importer.event(),
         "forged" => super::forged::play(&mut importer),
+        "pairs" => super::pairs::play(&mut importer),
         "replayed" => super::forged::replayed(&mut importer),
         "files" => super::files::play(&mut importer),
         "pinned" => super::pinned::play(&mut importer),

@@ -1,5 +1,6 @@
 //! Flags, counters and rings between the CPU, streams and kernels that run: over whatever driver serves.
 
+mod ends;
 mod memory;
 mod rings;
 mod waits;

@@ -10,7 +10,7 @@ use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAc
 
 driver_calls! {
     /// Does many copies, and tells which one was wrong: none of them is done then.
-    fn cuMemcpyBatchAsync[Started](
+    fn cuMemcpyBatchAsync[Locked](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -34,7 +34,7 @@ driver_calls! {
     }
 
     /// Does many copies.
-    fn cuMemcpyBatchAsync_v2[Started](
+    fn cuMemcpyBatchAsync_v2[Locked](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -48,7 +48,7 @@ driver_calls! {
     }
 
     /// Copies between any two addresses in stream order, with hints.
-    fn cuMemcpyWithAttributesAsync[Started](
+    fn cuMemcpyWithAttributesAsync[Locked](
         dst: CUdeviceptr,
         src: CUdeviceptr,
         size: usize,

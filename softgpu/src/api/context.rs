@@ -77,7 +77,7 @@ driver_calls! {
         let context = Context::new(sequence, global.contexts.handle(sequence), index, flags, false);
         let (_, context) = global.contexts.insert(sequence, context);
         let handle = handle_of(&context);
-        with_stack(global, |stack| stack.push(context))?;
+        with_stack(global, |stack| stack.push(context));
         put(pctx, handle)
     }
 
@@ -94,7 +94,8 @@ driver_calls! {
             if stack.last().is_some_and(|top| Arc::ptr_eq(top, &context)) {
                 stack.pop();
             }
-        })
+        });
+        Ok(())
     }
 
     /// Makes a context current, above the one that was. It may have ended: then calls that work in it are refused.
@@ -102,12 +103,13 @@ driver_calls! {
         ensure(!ctx.is_null())?;
         let global = Global::get()?;
         let context = global.context_or_ended(ctx)?;
-        with_stack(global, |stack| stack.push(context))
+        with_stack(global, |stack| stack.push(context));
+        Ok(())
     }
 
     /// Takes the current context off the thread's stack.
     fn cuCtxPopCurrent_v2[Started](pctx: *mut CUcontext) {
-        let popped = with_stack(Global::get()?, Vec::pop)?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        let popped = with_stack(Global::get()?, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         offer(pctx, handle_of(&popped));
         Ok(())
     }
@@ -119,20 +121,21 @@ driver_calls! {
         with_stack(global, |stack| {
             stack.pop();
             stack.extend(context);
-        })
+        });
+        Ok(())
     }
 
     /// Gives the current context, or null.
     fn cuCtxGetCurrent[Started](pctx: *mut CUcontext) {
         ensure(!pctx.is_null())?;
-        let current = with_stack(Global::get()?, |stack| stack.last().map(handle_of))?;
+        let current = with_stack(Global::get()?, |stack| stack.last().map(handle_of));
         put(pctx, current.unwrap_or(ptr::null_mut()))
     }
 
     /// Gives the current context's device; also of a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
         let global = Global::get()?;
-        let top = with_stack(global, |stack| stack.last().cloned())?.filter(|context| context.primary);
+        let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
         let context = top.map_or_else(|| current(global), Ok)?;
         put(device, context.device as CUdevice)
     }
@@ -157,10 +160,10 @@ driver_calls! {
     }
 
     /// Waits for all work of the current context.
-    fn cuCtxSynchronize[Started]() {
+    fn cuCtxSynchronize[Locked]() {
         let context = current(Global::get()?)?;
         capture::check_context(&context)?;
-        context.synchronize();
+        context.finish();
         Ok(())
     }
 

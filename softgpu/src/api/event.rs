@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Makes an event.
-    fn cuEventCreate[Started](phEvent: *mut CUevent, Flags: c_uint) {
+    fn cuEventCreate[Locked](phEvent: *mut CUevent, Flags: c_uint) {
         ensure(!phEvent.is_null())?;
         let global = Global::get()?;
         let context = current(global)?;
@@ -30,7 +30,7 @@ driver_calls! {
     }
 
     /// Ends an event.
-    fn cuEventDestroy_v2[Started](hEvent: CUevent) {
+    fn cuEventDestroy_v2[Locked](hEvent: CUevent) {
         let gone = Global::get()?.events.remove(hEvent.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }

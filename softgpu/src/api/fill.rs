@@ -14,52 +14,52 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Fills memory with a byte.
-    fn cuMemsetD8_v2[Started](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
+    fn cuMemsetD8_v2[Locked](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
         fill(dstDevice, 0, Word::Byte(uc), N, 1, Fill::now)
     }
 
     /// Fills memory with a 16-bit word.
-    fn cuMemsetD16_v2[Started](dstDevice: CUdeviceptr, us: c_ushort, N: usize) {
+    fn cuMemsetD16_v2[Locked](dstDevice: CUdeviceptr, us: c_ushort, N: usize) {
         fill(dstDevice, 0, Word::Half(us), N, 1, Fill::now)
     }
 
     /// Fills memory with a 32-bit word.
-    fn cuMemsetD32_v2[Started](dstDevice: CUdeviceptr, ui: c_uint, N: usize) {
+    fn cuMemsetD32_v2[Locked](dstDevice: CUdeviceptr, ui: c_uint, N: usize) {
         fill(dstDevice, 0, Word::Full(ui), N, 1, Fill::now)
     }
 
     /// Fills rows with a byte.
-    fn cuMemsetD2D8_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, uc: c_uchar, Width: usize, Height: usize) {
+    fn cuMemsetD2D8_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, uc: c_uchar, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Byte(uc), Width, Height, Fill::now)
     }
 
     /// Fills rows with a 16-bit word.
-    fn cuMemsetD2D16_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, us: c_ushort, Width: usize, Height: usize) {
+    fn cuMemsetD2D16_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, us: c_ushort, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Half(us), Width, Height, Fill::now)
     }
 
     /// Fills rows with a 32-bit word.
-    fn cuMemsetD2D32_v2[Started](dstDevice: CUdeviceptr, dstPitch: usize, ui: c_uint, Width: usize, Height: usize) {
+    fn cuMemsetD2D32_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, ui: c_uint, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Full(ui), Width, Height, Fill::now)
     }
 
     /// Fills memory with a byte in stream order.
-    fn cuMemsetD8Async[Started](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
+    fn cuMemsetD8Async[Locked](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Byte(uc), N, 1, hStream)
     }
 
     /// Fills memory with a 16-bit word in stream order.
-    fn cuMemsetD16Async[Started](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
+    fn cuMemsetD16Async[Locked](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Half(us), N, 1, hStream)
     }
 
     /// Fills memory with a 32-bit word in stream order.
-    fn cuMemsetD32Async[Started](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
+    fn cuMemsetD32Async[Locked](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Full(ui), N, 1, hStream)
     }
 
     /// Fills rows with a byte in stream order.
-    fn cuMemsetD2D8Async[Started](
+    fn cuMemsetD2D8Async[Locked](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         uc: c_uchar,
@@ -71,7 +71,7 @@ driver_calls! {
     }
 
     /// Fills rows with a 16-bit word in stream order.
-    fn cuMemsetD2D16Async[Started](
+    fn cuMemsetD2D16Async[Locked](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         us: c_ushort,
@@ -83,7 +83,7 @@ driver_calls! {
     }
 
     /// Fills rows with a 32-bit word in stream order.
-    fn cuMemsetD2D32Async[Started](
+    fn cuMemsetD2D32Async[Locked](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         ui: c_uint,

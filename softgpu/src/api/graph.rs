@@ -27,7 +27,7 @@ driver_calls! {
     }
 
     /// Makes a graph ready for launches.
-    fn cuGraphInstantiateWithFlags[Started](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
+    fn cuGraphInstantiateWithFlags[Locked](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
         ensure(!phGraphExec.is_null())?;
         let global = Global::get()?;
         let executable = find(global, hGraph)?.instantiate(global, flags)?;
@@ -35,21 +35,21 @@ driver_calls! {
     }
 
     /// Does a graph's work in stream order.
-    fn cuGraphLaunch[Started](hGraphExec: CUgraphExec, hStream: CUstream) {
+    fn cuGraphLaunch[Locked](hGraphExec: CUgraphExec, hStream: CUstream) {
         let global = Global::get()?;
         let executable = global.executables.get(hGraphExec.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         executable.launch(&Stream::find(global, hStream)?)
     }
 
     /// Ends an executable graph; a launch goes on to the end.
-    fn cuGraphExecDestroy[Started](hGraphExec: CUgraphExec) {
+    fn cuGraphExecDestroy[Locked](hGraphExec: CUgraphExec) {
         let gone = Global::get()?.executables.remove(hGraphExec.addr() as u64);
         gone.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.end();
         Ok(())
     }
 
     /// Ends a graph; what was made from it stays.
-    fn cuGraphDestroy[Started](hGraph: CUgraph) {
+    fn cuGraphDestroy[Locked](hGraph: CUgraph) {
         let global = Global::get()?;
         ensure(!capture::is_recording(global, &find(global, hGraph)?))?;
         global.graphs.remove(hGraph.addr() as u64);

@@ -86,10 +86,11 @@ fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
     if size == 0 {
         return Ok(ptr::null_mut());
     }
+    let charge = global.host.take(size)?;
     let mapping = Mapping::anonymous(size).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
     // With unified addresses all host memory is mapped.
     let flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
-    let block = Allocation::new(&context, Origin::Host, size, Storage::Own(mapping), None).flagged(flags);
+    let block = Allocation::new(&context, Origin::Host, size, Storage::Own(mapping), Some(charge)).flagged(flags);
     Ok(ptr::with_exposed_provenance_mut(global.memory.insert(block).base as usize))
 }
 
@@ -104,7 +105,7 @@ fn host_block(address: *mut c_void) -> Result<Arc<Allocation>> {
 fn release(call: &'static str, block: Arc<Allocation>) {
     check_idle(call, &block, 1);
     if let Some(context) = &block.context {
-        context.synchronize();
+        context.finish();
     }
 }
 

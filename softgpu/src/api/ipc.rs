@@ -29,7 +29,7 @@ driver_calls! {
     }
 
     /// Opens another process's block.
-    fn cuIpcOpenMemHandle_v2[Started](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
+    fn cuIpcOpenMemHandle_v2[Locked](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 1)?;
         let global = Global::get()?;
         let context = current(global)?;
@@ -37,7 +37,7 @@ driver_calls! {
     }
 
     /// Ends what cuIpcOpenMemHandle began.
-    fn cuIpcCloseMemHandle[Started](dptr: CUdeviceptr) {
+    fn cuIpcCloseMemHandle[Locked](dptr: CUdeviceptr) {
         close_memory(Global::get()?, dptr)
     }
 

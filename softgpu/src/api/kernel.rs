@@ -9,9 +9,10 @@ use cuda_sys::{CUfunction, CUmodule, CUresult, CUstream};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 driver_calls! {
-    /// Loads text that names built-in kernels: PTX, or `softgpu kernels`.
+    /// Loads text that names built-in kernels: PTX, or `softgpu kernels`. It waits for all work of the context.
     fn cuModuleLoadData[Uncaptured](module: *mut CUmodule, image: *const c_void) {
         ensure(!module.is_null() && !image.is_null())?;
         let global = Global::get()?;
@@ -25,6 +26,7 @@ driver_calls! {
         }
         let text = CStr::from_ptr(image.cast()).to_str().map_err(|_| CUresult::CUDA_ERROR_INVALID_IMAGE)?;
         let handle = Module::load(global, &context, text)?;
+        context.finish();
         put(module, ptr::without_provenance_mut(handle as usize))
     }
 
@@ -36,19 +38,23 @@ driver_calls! {
         Ok(())
     }
 
-    /// Finds a kernel of a module.
-    fn cuModuleGetFunction[Started](hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
+    /// Finds a kernel of a module. The first time loads it, after all work of the context.
+    fn cuModuleGetFunction[Locked](hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
         ensure(!hfunc.is_null() && !name.is_null())?;
-        let module = Global::get()?.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        let global = Global::get()?;
+        let module = global.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let name = CStr::from_ptr(name).to_bytes();
         ensure(!name.is_empty())?;
         let found = module.functions.iter().find(|(known, _)| known.as_bytes() == name);
         let (_, handle) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        if global.functions.get(*handle).is_some_and(|function| !function.loaded.swap(true, Ordering::AcqRel)) {
+            module.context.finish();
+        }
         put(hfunc, ptr::without_provenance_mut(*handle as usize))
     }
 
     /// Runs a kernel in stream order, with the parameters' values of this moment.
-    fn cuLaunchKernel[Started](
+    fn cuLaunchKernel[Locked](
         f: CUfunction,
         gridDimX: c_uint,
         gridDimY: c_uint,

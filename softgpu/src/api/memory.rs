@@ -76,8 +76,10 @@ driver_calls! {
         ensure(bytesize > 0)?;
         ensure(matches!(CUmemAttach_flags(flags), CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL
             | CUmemAttach_flags::CU_MEM_ATTACH_HOST))?;
+        let charge = global.host.take(bytesize)?;
         let mapping = Mapping::anonymous(bytesize).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-        let block = Allocation::new(&context, Origin::Managed, bytesize, Storage::Own(mapping), None).flagged(flags);
+        let block = Allocation::new(&context, Origin::Managed, bytesize, Storage::Own(mapping), Some(charge));
+        let block = block.flagged(flags);
         put(dptr, global.memory.insert(block).base)
     }
 }
@@ -131,10 +133,10 @@ fn free_of_graph(call: &'static str, block: &Arc<Allocation>) -> Result {
 /// Waits for the work that may still use a block.
 fn wait_for_users(global: &Global, block: &Allocation) {
     match &block.context {
-        Some(context) => context.synchronize(),
+        Some(context) => context.finish(),
         None => {
             for context in global.contexts.all().iter().filter(|context| context.device == block.device) {
-                context.synchronize();
+                context.finish();
             }
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Allocates from the device's present pool.
-    fn cuMemAllocAsync[Started](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
+    fn cuMemAllocAsync[Locked](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
@@ -28,7 +28,7 @@ driver_calls! {
     }
 
     /// Allocates from a pool.
-    fn cuMemAllocFromPoolAsync[Started](
+    fn cuMemAllocFromPoolAsync[Locked](
         dptr: *mut CUdeviceptr,
         bytesize: usize,
         pool: CUmemoryPool,
@@ -41,7 +41,7 @@ driver_calls! {
     }
 
     /// Frees memory of pools, and of cuMemAlloc, when the stream gets there; the address is no longer known at once.
-    fn cuMemFreeAsync[Started](dptr: CUdeviceptr, hStream: CUstream) {
+    fn cuMemFreeAsync[Locked](dptr: CUdeviceptr, hStream: CUstream) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if dptr == 0 {

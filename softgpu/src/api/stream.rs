@@ -17,17 +17,17 @@ use std::time::Duration;
 
 driver_calls! {
     /// Makes a stream.
-    fn cuStreamCreate[Started](phStream: *mut CUstream, Flags: c_uint) {
+    fn cuStreamCreate[Locked](phStream: *mut CUstream, Flags: c_uint) {
         put(phStream, create(phStream.is_null(), Flags, 0)?)
     }
 
     /// Makes a stream of a priority, which is clamped to the range.
-    fn cuStreamCreateWithPriority[Started](phStream: *mut CUstream, flags: c_uint, priority: c_int) {
+    fn cuStreamCreateWithPriority[Locked](phStream: *mut CUstream, flags: c_uint, priority: c_int) {
         put(phStream, create(phStream.is_null(), flags, priority)?)
     }
 
     /// Ends a stream; its work goes on to the end.
-    fn cuStreamDestroy_v2[Started](hStream: CUstream) {
+    fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
         let global = Global::get()?;
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(global, &stream);
@@ -89,7 +89,7 @@ driver_calls! {
     }
 
     /// Runs a host function in stream order.
-    fn cuLaunchHostFunc[Started](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
+    fn cuLaunchHostFunc[Locked](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
         let stream = Stream::find(Global::get()?, hStream)?;
         let function = fn_.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let (data, moment) = (Forwarded(userData), stream.moment());

@@ -44,7 +44,7 @@ impl Fault {
 }
 
 /// A text that describes no fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// The form is another.
     #[error(
@@ -61,6 +61,8 @@ pub enum FaultError {
         meant: Option<&'static str>,
     },
 }
+
+cuda_sys::debug_as_display!(FaultError);
 
 fn question(meant: Option<&str>) -> String {
     meant.map(|name| format!("; is `{name}` meant?")).unwrap_or_default()

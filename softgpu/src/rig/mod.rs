@@ -15,6 +15,7 @@ use crate::state::context::with_stack;
 use crate::state::sync::lock;
 use crate::table;
 use cuda_sys::CUresult;
+use cuda_sys::load::environment;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once};
@@ -113,7 +114,7 @@ fn read_environment() {
     static READ: Once = Once::new();
     READ.call_once(|| {
         want(UNREAD, false);
-        if let Ok(text) = std::env::var("SOFTGPU_FAIL") {
+        if let Some(text) = environment("SOFTGPU_FAIL").and_then(|text| text.into_string().ok()) {
             match faults_from(&text) {
                 Ok(list) => faults(list),
                 Err(error) => eprintln!("softgpu: SOFTGPU_FAIL: {error}"),
@@ -122,7 +123,7 @@ fn read_environment() {
         if cfg!(feature = "export-symbols") {
             want(ABSENT, settings::chosen().is_ok_and(|settings| settings.leaves_out()));
         }
-        if let Some(path) = std::env::var_os("SOFTGPU_TRACE") {
+        if let Some(path) = environment("SOFTGPU_TRACE") {
             trace::to_file(path.as_ref());
         }
     });
@@ -175,7 +176,7 @@ pub(crate) fn vkgdr_fault(name: &'static str) -> Option<CUresult> {
 fn fail_context(code: CUresult) {
     let Ok(global) = Global::get() else { return };
     let top = with_stack(global, |contexts| contexts.last().cloned());
-    if let Ok(Some(context)) = top {
+    if let Some(context) = top {
         context.fail(code);
     }
 }
@@ -185,7 +186,7 @@ fn sticky(name: &str) -> Option<CUresult> {
     if !is_sticky() || !is_context_work(name) {
         return None;
     }
-    let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned()).ok()??;
+    let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned())?;
     // What has ended answers with that instead.
     top.failure().filter(|_| top.is_alive())
 }

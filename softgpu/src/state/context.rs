@@ -1,18 +1,19 @@
 //! Contexts, and each thread's stack of them.
 
 use super::Global;
+use super::gate::Gate;
 use super::handle::next_sequence;
 use super::queue::{Point, Queue};
 use super::races::{self, Moment, QueueId, Touched};
 use super::sync::lock;
-use crate::call::Result;
+use crate::call::{Result, refusal};
 use crate::rig;
 use cuda_sys::CUresult;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread::ThreadId;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// How a stream stands to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,14 @@ pub(crate) struct Context {
     /// A number of its own for each life of the context.
     pub(crate) id: AtomicU64,
     pub(crate) peers: Mutex<HashSet<u64>>,
+    /// Held over waits for all work.
+    gate: Gate,
     alive: AtomicBool,
     /// The error that stays until the context's end; 0 for none.
     failure: AtomicU32,
     legacy: Arc<Queue>,
-    /// The default streams of threads.
-    per_thread: Mutex<HashMap<ThreadId, Arc<Queue>>>,
+    /// The default streams of threads, by the threads' numbers.
+    per_thread: Mutex<HashMap<u64, Arc<Queue>>>,
     /// Every queue but the legacy one, those of destroyed streams too while they have work.
     queues: Mutex<Vec<(Role, Weak<Queue>)>>,
 }
@@ -56,6 +59,7 @@ impl Context {
             flags: AtomicU32::new(flags),
             id: AtomicU64::new(sequence),
             peers: Mutex::default(),
+            gate: Gate::default(),
             alive: AtomicBool::new(!primary),
             failure: AtomicU32::new(0),
             legacy: Queue::new(),
@@ -107,9 +111,10 @@ impl Context {
 
     /// The calling thread's default stream.
     pub(crate) fn per_thread(&self) -> Arc<Queue> {
+        let thread = with_thread(|thread| thread.number);
         let mut queues = lock(&self.per_thread);
         let mut fresh = false;
-        let queue = queues.entry(std::thread::current().id()).or_insert_with(|| {
+        let queue = queues.entry(thread).or_insert_with(|| {
             fresh = true;
             Queue::new()
         });
@@ -171,6 +176,22 @@ impl Context {
         self.wait(|_| true);
     }
 
+    /// Waits for all work with the lock held: calls of other threads wait behind this.
+    pub(crate) fn finish(&self) {
+        let _held = self.gate.hold();
+        self.synchronize();
+    }
+
+    /// Waits for the default stream of a thread that ends, and ends it.
+    fn end_thread(&self, thread: u64) {
+        let queue = lock(&self.per_thread).remove(&thread);
+        if let Some(queue) = queue {
+            self.gate.pass();
+            queue.pending().iter().for_each(Point::wait);
+            queue.close();
+        }
+    }
+
     /// Waits for what a synchronous call comes after: the legacy default stream.
     pub(crate) fn wait_legacy(&self) {
         self.wait(|role| role == Role::Blocking);
@@ -194,10 +215,12 @@ impl Context {
             return;
         }
         let joined = self.joined(Role::Legacy);
-        races::touch(self.legacy.id, &joined, &touched(), call);
-        if waits {
-            races::observe(&races::moment(self.legacy.id, &joined));
+        // A call that waits is an access of the caller's own, who may have borrowed the memory.
+        if !waits {
+            return drop(races::touch(self.legacy.id, &joined, touched(), call));
         }
+        races::touch_in_order(self.legacy.id, &joined, &touched(), call);
+        races::observe(&races::moment(self.legacy.id, &joined));
     }
 
     /// Lets the workers of the default streams end.
@@ -208,33 +231,83 @@ impl Context {
     }
 }
 
-thread_local! {
-    static STACK: RefCell<Stack> = const { RefCell::new(Stack { generation: 0, contexts: Vec::new() }) };
-}
-
-/// A thread's contexts; the last one is current.
-struct Stack {
-    /// Which start of the driver they belong to.
+/// What belongs to a thread. It is kept by a key of the threads library, as the driver does: on the main thread it is
+/// there until the process ends, also for functions of atexit and for global destructors.
+struct Thread {
+    /// A number that no other thread has.
+    number: u64,
+    /// Which start of the driver the contexts belong to.
     generation: u64,
+    /// The last one is current.
     contexts: Vec<Arc<Context>>,
 }
 
-/// Works on the calling thread's stack. While a thread ends it has none.
-pub(crate) fn with_stack<T>(global: &Global, work: impl FnOnce(&mut Vec<Arc<Context>>) -> T) -> Result<T> {
-    let on = |stack: &RefCell<Stack>| {
-        let mut stack = stack.borrow_mut();
-        if stack.generation != global.generation {
-            stack.generation = global.generation;
-            stack.contexts.clear();
-        }
-        work(&mut stack.contexts)
+/// The key; none where the system has no more.
+fn key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is writable, and the function takes what `with_thread` keeps.
+        (unsafe { libc::pthread_key_create(&mut key, Some(end_thread)) } == 0).then_some(key)
+    })
+}
+
+/// Ends what belongs to a thread, when the thread ends: its default streams finish their work first.
+unsafe extern "C" fn end_thread(data: *mut c_void) {
+    // SAFETY: `with_thread` kept the box for this one call.
+    let thread = unsafe { Box::from_raw(data.cast::<RefCell<Thread>>()) }.into_inner();
+    if refusal().is_ok()
+        && let Ok(global) = Global::get()
+    {
+        global.contexts.all().iter().for_each(|context| context.end_thread(thread.number));
+    }
+}
+
+/// Works on what belongs to the calling thread.
+fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> T {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let fresh = || {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        RefCell::new(Thread { number, generation: 0, contexts: Vec::new() })
     };
-    STACK.try_with(on).map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)
+    let Some(key) = key() else { return work(&mut fresh().borrow_mut()) };
+    // SAFETY: the key is there.
+    let mut data = unsafe { libc::pthread_getspecific(key) }.cast::<RefCell<Thread>>();
+    if data.is_null() {
+        data = Box::into_raw(Box::new(fresh()));
+        // SAFETY: as above.
+        if unsafe { libc::pthread_setspecific(key, data.cast()) } != 0 {
+            // SAFETY: made above, and kept by nobody.
+            return work(&mut unsafe { Box::from_raw(data) }.borrow_mut());
+        }
+    }
+    // SAFETY: this thread's alone, and it stays until the thread ends.
+    work(&mut unsafe { &*data }.borrow_mut())
+}
+
+/// Works on the calling thread's stack of contexts.
+pub(crate) fn with_stack<T>(global: &Global, work: impl FnOnce(&mut Vec<Arc<Context>>) -> T) -> T {
+    let on = |thread: &mut Thread| {
+        if thread.generation != global.generation {
+            thread.generation = global.generation;
+            thread.contexts.clear();
+        }
+        work(&mut thread.contexts)
+    };
+    with_thread(on)
+}
+
+/// Waits while another call holds the lock of the current context.
+pub(crate) fn pass(global: &Global) {
+    let top = with_stack(global, |contexts| contexts.last().cloned());
+    if let Some(context) = top {
+        context.gate.pass();
+    }
 }
 
 /// The current context, which must be alive.
 pub(crate) fn current(global: &Global) -> Result<Arc<Context>> {
-    let top = with_stack(global, |contexts| contexts.last().cloned())?;
+    let top = with_stack(global, |contexts| contexts.last().cloned());
     let context = top.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
     if context.is_alive() { Ok(context) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }

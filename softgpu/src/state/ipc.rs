@@ -9,12 +9,16 @@ use super::pool::{Pool, Shared};
 use super::sync::lock;
 use crate::call::{Result, ensure};
 use cuda_sys::CUresult;
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// The numbers of the files that this process gave tickets for.
+static OWN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 /// What a ticket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +48,13 @@ const MAGIC: [u8; 7] = *b"softgpu";
 impl Ticket {
     /// A ticket for a file of this process.
     pub(crate) fn of_file(purpose: Purpose, file: BorrowedFd<'_>, size: u64) -> Result<Self> {
+        let number = file_number(file).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
+        lock(&OWN).insert(number);
         Ok(Self {
             purpose,
             process: std::process::id(),
             descriptor: file.as_raw_fd() as u32,
-            file: file_number(file).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?,
+            file: number,
             offset: 0,
             size,
             within: 0,
@@ -80,9 +86,10 @@ impl Ticket {
         Ok(Self { purpose, process, descriptor, file, offset, size, within })
     }
 
-    /// Opens the file in the process that exported it; in that process itself nothing can be opened.
+    /// Opens the file in the process that exported it; in that process itself nothing can be opened, also where a ticket was
+    /// changed to name another process that has the file open.
     pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
-        if self.process == std::process::id() {
+        if self.process == std::process::id() || lock(&OWN).contains(&self.file) {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
         }
         let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
@@ -151,7 +158,7 @@ pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
     global.memory.remove(base, |_| true);
     drop(opened);
     if let Some(context) = &block.context {
-        context.synchronize();
+        context.finish();
     }
     Ok(())
 }
@@ -175,14 +182,17 @@ pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 6
 }
 
 /// Maps a block of an imported pool. A block that is mapped already has the address that it has: nothing counts how
-/// often, as in the driver. One of the host is not mapped again.
+/// often, as in the driver. One of the host is not mapped again. A mapping of another size is of a block that was at the
+/// same place before.
 pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8; 64]) -> Result<u64> {
     let ticket = Ticket::read(bytes, Purpose::PoolMemory)?;
     let shared = pool.shared().filter(|shared| shared.imported && shared.number == ticket.file).ok_or(INVALID)?;
     let mut mapped = lock(&shared.mapped);
     if let Some(base) = mapped.get(&ticket.offset) {
-        let block = global.memory.at(*base);
-        if block.is_some_and(|block| block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))) {
+        let is_it = |block: &Arc<Allocation>| {
+            block.size as u64 == ticket.size && block.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, pool))
+        };
+        if global.memory.at(*base).is_some_and(|block| is_it(&block)) {
             return if pool.is_host() { Err(CUresult::CUDA_ERROR_ALREADY_MAPPED) } else { Ok(base + ticket.within) };
         }
     }

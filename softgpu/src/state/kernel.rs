@@ -9,7 +9,7 @@ use super::context::Context;
 use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
-use super::races;
+use super::races::{self, Noted};
 use super::ring::{Patience, Ring};
 use super::stream::Stream;
 use crate::call::{Result, ensure};
@@ -17,7 +17,7 @@ use crate::misuse::{Misuse, report};
 use cuda_sys::CUresult;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a kernel waits for a flag.
@@ -133,6 +133,8 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) builtin: Builtin,
     pub(crate) context: Arc<Context>,
+    /// Whether the device has its code: it is loaded lazily.
+    pub(crate) loaded: AtomicBool,
 }
 
 /// The kernels that an image names: text that begins with `softgpu kernels` and may name some, or PTX text.
@@ -164,7 +166,7 @@ impl Module {
     /// Loads the kernels that an image names.
     pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
         let make = |(name, builtin): (&str, _)| {
-            let function = Function { builtin, context: context.clone() };
+            let function = Function { builtin, context: context.clone(), loaded: AtomicBool::new(false) };
             (name.to_owned(), global.functions.insert(next_sequence(), function).0)
         };
         let functions = named_in(image)?.into_iter().map(make).collect();
@@ -202,13 +204,19 @@ impl Launch {
             _ => None,
         };
         let held = copy.and_then(|copy| self.memory_of(&copy).ok());
+        let mut noted = Noted::default();
         if races::is_on() {
             match self.touched() {
-                Some(touched) => stream.touch(self.builtin.name(), || touched),
+                Some(touched) => noted = stream.touch(self.builtin.name(), || touched),
                 None => stream.blur(),
             }
         }
-        stream.push(Vec::new(), move || self.run(held.as_ref())).map(drop)
+        let run = move || {
+            noted.begin();
+            self.run(held.as_ref());
+            drop(noted);
+        };
+        stream.push(Vec::new(), run).map(drop)
     }
 
     /// The memory that a copy writes and reads.

@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod external;
+pub(crate) mod gate;
 pub(crate) mod graph;
 pub(crate) mod graph_memory;
 pub(crate) mod handle;
@@ -17,6 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod mirror;
 pub(crate) mod notes;
 pub(crate) mod place_pools;
+mod places;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod races;
@@ -66,6 +68,8 @@ pub(crate) struct Global {
     pub(crate) generation: u64,
     pub(crate) settings: Settings,
     pub(crate) devices: Vec<Device>,
+    /// The host's memory, of which pinned and managed memory are parts.
+    pub(crate) host: Arc<Store>,
     pub(crate) contexts: Handles<Context>,
     pub(crate) streams: Handles<Stream>,
     pub(crate) events: Handles<Event>,
@@ -116,6 +120,7 @@ impl Global {
         keep::set_quarantine(settings.quarantine);
         queue::set_seed(settings.seed);
         races::set(settings.races);
+        gate::set(settings.locks);
         if settings.strict || settings.quarantine > 0 {
             watch::install();
         }
@@ -147,6 +152,7 @@ impl Global {
         Self {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
             devices: (0..settings.devices).map(device).collect(),
+            host: Store::new(host_memory()),
             settings,
             contexts,
             streams: Handles::new(2),
@@ -231,6 +237,13 @@ impl Global {
         self.modules.remove_where(|module| held(&module.context));
         self.functions.remove_where(|function| held(&function.context));
     }
+}
+
+/// How much memory the host has, in bytes.
+fn host_memory() -> u64 {
+    // SAFETY: these ask for numbers.
+    let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
 }
 
 /// In a forked child the driver answers CUDA_ERROR_NOT_INITIALIZED for good: its threads are not there.

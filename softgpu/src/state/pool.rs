@@ -9,6 +9,7 @@ use super::external::{file_name, file_number, named_file, open_descriptor};
 use super::handle::next_sequence;
 use super::mapping::{Mapping, PAGE};
 use super::memory::{Allocation, Storage};
+use super::places::Places;
 use super::sync::lock;
 use crate::call::{Result, ensure};
 use crate::settings::USUAL;
@@ -18,7 +19,7 @@ use cuda_sys::{
 };
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a pool's memory is.
@@ -58,8 +59,8 @@ pub(crate) struct Shared {
     pub(crate) imported: bool,
     /// Whether the pool was exported once: before that, none of its blocks can be.
     pub(crate) exported: AtomicBool,
-    /// Where the next block begins. Places are not given twice; the file has pages only where there are blocks.
-    next: AtomicU64,
+    /// Which parts are taken; the file has pages only there.
+    places: Mutex<Places>,
     /// The addresses of imported blocks, by their place in the file.
     pub(crate) mapped: Mutex<HashMap<u64, u64>>,
 }
@@ -70,25 +71,23 @@ const FILE: u64 = 1 << 46;
 impl Shared {
     fn new(file: OwnedFd, imported: bool) -> Result<Self> {
         let number = file_number(file.as_fd()).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
-        let (exported, next) = (AtomicBool::new(false), AtomicU64::new(0));
-        Ok(Self { file, number, imported, exported, next, mapped: Mutex::default() })
+        let (exported, places) = (AtomicBool::new(false), Mutex::new(Places::new(FILE)));
+        Ok(Self { file, number, imported, exported, places, mapped: Mutex::default() })
     }
 
     /// A place for a block.
     fn place(&self, size: usize) -> Result<u64> {
-        let room = reserve(size as u64);
-        let offset = self.next.fetch_add(room, Ordering::Relaxed);
-        let fits = offset.checked_add(room).is_some_and(|end| end <= FILE);
-        if fits { Ok(offset) } else { Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY) }
+        lock(&self.places).take(reserve(size as u64)).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Gives the pages of a place back.
+    /// Gives a place back, and its pages.
     fn free(&self, offset: u64, size: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: the file is ours. If it fails, the pages stay until the pool ends.
         unsafe {
             libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, reserve(size) as libc::off_t);
         }
+        lock(&self.places).give(offset, reserve(size));
     }
 }
 

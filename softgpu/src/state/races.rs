@@ -7,9 +7,16 @@
 //!
 //! Streams that wait for words in memory, for semaphores or for other processes have an order that nobody sees from here:
 //! such a moment is *blurred*, and nothing is said of work after it.
+//!
+//! What the CPU has [borrowed](borrows) is compared with the same marks.
+
+mod borrows;
+
+pub(crate) use borrows::Hold;
 
 use super::sync::lock;
 use crate::misuse::{Misuse, report_after};
+use borrows::{Borrows, Conflict};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,6 +99,20 @@ struct Races {
     /// Of each queue, up to which number the host has seen the end of its work.
     host: BTreeMap<QueueId, u64>,
     segments: BTreeMap<usize, Segment>,
+    borrows: Borrows,
+}
+
+/// What touched the same bytes without an order: its call, the first byte of that as the program knows it, and the block.
+type Unordered = (&'static str, u64, Option<u64>);
+
+/// What is wrong with work.
+#[derive(Debug, Default)]
+struct Wrong {
+    unordered: Option<Unordered>,
+    /// What the CPU holds, and which of the ranges it is of.
+    borrowed: Option<(Conflict, usize)>,
+    /// When it will be done is not known: the CPU's borrows are looked at then.
+    blurred: bool,
 }
 
 impl Races {
@@ -170,17 +191,11 @@ impl Races {
         });
     }
 
-    /// Gives a queue work that touches bytes. Gives what touched the same without an order: its call, the first byte of
-    /// that as the program knows it, and the block.
-    fn touch(
-        &mut self,
-        queue: QueueId,
-        joined: &[QueueId],
-        touched: &[Touched],
-        call: &'static str,
-    ) -> Option<(&'static str, u64, Option<u64>)> {
+    /// Gives a queue work that touches bytes. Gives what is wrong with it.
+    fn touch(&mut self, queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) -> Wrong {
         let mut after = self.moment(queue, joined);
-        let Races { lines, host, segments } = self;
+        let borrowed = if after.blurred { None } else { self.against_borrows(touched, call) };
+        let Races { lines, host, segments, .. } = self;
         // What the host has seen comes before anyway, and so does the work of queues that are over.
         after.seen.retain(|other, number| {
             *other != queue && lines.contains_key(other) && host.get(other).is_none_or(|seen| seen < number)
@@ -190,7 +205,7 @@ impl Races {
         let mark = Mark { queue, number: line.number, call };
         line.after = after.clone();
         if after.blurred {
-            return None;
+            return Wrong { blurred: true, ..Wrong::default() };
         }
         let is_before = |other: &Mark| {
             let reached = |clock: &BTreeMap<_, _>| clock.get(&other.queue).is_some_and(|seen| *seen >= other.number);
@@ -204,7 +219,7 @@ impl Races {
             };
             found = found.or(earlier.map(told));
         }
-        found
+        Wrong { unordered: found, borrowed, blurred: false }
     }
 
     /// Bytes that are given back: whoever gets them next has nothing to wait for.
@@ -212,6 +227,7 @@ impl Races {
         cut(&mut self.segments, bytes.start);
         cut(&mut self.segments, bytes.end);
         clear(&mut self.segments, bytes);
+        self.borrows.forget(bytes);
     }
 }
 
@@ -281,6 +297,7 @@ pub(crate) fn set(on: bool) {
 }
 
 /// Whether orders are looked at.
+#[inline]
 pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
@@ -346,10 +363,81 @@ impl Drop for Remembered {
 }
 
 /// Gives a queue, which waits for the work of others too, work that touches bytes. Reports work of another queue that has
-/// no order with it.
-pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
-    if let Some(Some((before, address, block))) = with(|races| races.touch(queue, joined, touched, call)) {
+/// no order with it, and what the CPU has borrowed.
+pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: Vec<Touched>, call: &'static str) -> Noted {
+    let Some(wrong) = with(|races| races.touch(queue, joined, &touched, call)) else { return Noted::default() };
+    report_unordered(call, wrong.unordered);
+    report_borrowed(wrong.borrowed, &touched);
+    Noted { late: wrong.blurred.then_some((call, touched)), running: None }
+}
+
+/// As [`touch`], for work that is no access, or of which the caller knows: what the CPU has borrowed does not count.
+pub(crate) fn touch_in_order(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
+    report_unordered(call, with(|races| races.touch(queue, joined, touched, call)).and_then(|wrong| wrong.unordered));
+}
+
+fn report_unordered(call: &'static str, found: Option<Unordered>) {
+    if let Some((before, address, block)) = found {
         report_after(Misuse::NoOrder, call, address, block, Some(before));
+    }
+}
+
+/// Reports work on what the CPU has borrowed; the number is of the range that the conflict is in.
+fn report_borrowed(conflict: Option<(Conflict, usize)>, touched: &[Touched]) {
+    if let Some((Conflict { call, before, at }, place)) = conflict {
+        let one = &touched[place];
+        report_after(Misuse::Borrowed, call, one.shown + (at - one.bytes.start) as u64, one.block, Some(before));
+    }
+}
+
+/// Work that was given to a queue. It tells when it runs, where its order was not known before.
+#[derive(Debug, Default)]
+#[must_use = "the work tells when it begins"]
+pub(crate) struct Noted {
+    late: Option<(&'static str, Vec<Touched>)>,
+    running: Option<u64>,
+}
+
+impl Noted {
+    /// The work begins; it ends when this value is dropped.
+    pub(crate) fn begin(&mut self) {
+        let Some((call, touched)) = self.late.take() else { return };
+        if let Some((number, conflict)) = with(|races| races.run(&touched, call)) {
+            self.running = Some(number);
+            report_borrowed(conflict, &touched);
+        }
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        if let Some(number) = self.running {
+            with(|races| races.ran(number));
+        }
+    }
+}
+
+/// The CPU takes bytes, whose first one has the address `shown` and which are of a block. Gives a number for their return.
+pub(crate) fn borrow(bytes: Range<usize>, hold: Hold, shown: u64, block: Option<u64>) -> Option<u64> {
+    let start = bytes.start;
+    let (number, conflict) = with(|races| races.borrow(bytes, hold))?;
+    report_hold(conflict, start, shown, block);
+    Some(number)
+}
+
+/// The CPU gives bytes back.
+pub(crate) fn give_back(number: u64, start: usize, shown: u64, block: Option<u64>) {
+    report_hold(with(|races| races.give_back(number)).flatten(), start, shown, block);
+}
+
+/// Borrows of bytes end without being looked at.
+pub(crate) fn end_borrows(bytes: &Range<usize>) {
+    with(|races| races.borrows.forget(bytes));
+}
+
+fn report_hold(conflict: Option<Conflict>, start: usize, shown: u64, block: Option<u64>) {
+    if let Some(Conflict { call, before, at }) = conflict {
+        report_after(Misuse::Borrowed, call, shown + (at - start) as u64, block, Some(before));
     }
 }
 

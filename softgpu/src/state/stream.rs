@@ -7,7 +7,7 @@ use super::graph::Work;
 use super::handle::next_sequence;
 use super::memory::{Allocation, Range, Use};
 use super::queue::{Point, Queue};
-use super::races::{self, Moment, Touched};
+use super::races::{self, Moment, Noted, Touched};
 use crate::call::Result;
 use cuda_sys::{CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
@@ -92,15 +92,23 @@ impl Stream {
     }
 
     /// Notes the bytes that its next work touches.
-    pub(crate) fn touch(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) {
+    pub(crate) fn touch(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) -> Noted {
         if races::is_on() {
-            races::touch(self.queue.id, &self.context.joined(self.role), &touched(), call);
+            races::touch(self.queue.id, &self.context.joined(self.role), touched(), call)
+        } else {
+            Noted::default()
         }
     }
 
     /// Notes that its next work is the begin or the end of a block.
     pub(crate) fn touch_block(&self, call: &'static str, block: &Arc<Allocation>) {
-        self.touch(call, || Range::of_block(block).touched(0..block.size, Use::Write).into_iter().collect());
+        if races::is_on()
+            && let Some(whole) = Range::of_block(block).touched(0..block.size, Use::Write)
+        {
+            // Nobody has borrowed it, unless the borrow was forgotten.
+            races::end_borrows(&whole.bytes);
+            races::touch_in_order(self.queue.id, &self.context.joined(self.role), &[whole], call);
+        }
     }
 
     /// The host has seen that all work up to a moment is done, of which this stream has no more.

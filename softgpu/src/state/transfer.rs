@@ -94,7 +94,7 @@ impl Copy {
         self.to.range.check_live("a copy")?;
         let wait = self.to.range.is_pageable();
         let writes = self.to.range.to_be_written();
-        stream.touch("a copy", || self.touched());
+        let mut noted = stream.touch("a copy", || self.touched());
         if self.from.range.is_pageable() && !wait {
             let staged = self.stage();
             stream.submit(Vec::new(), move || {
@@ -102,14 +102,16 @@ impl Copy {
                     range: Range::of_program(staged.as_ptr().expose_provenance(), staged.len()),
                     pitch: self.rows.width,
                 };
+                noted.begin();
                 self.run();
-                drop(writes);
+                drop((writes, noted));
             })?;
             return Ok(());
         }
         let run = move || {
+            noted.begin();
             self.run();
-            drop(writes);
+            drop((writes, noted));
         };
         let end = wait.then(|| stream.moment());
         let point = stream.submit(Vec::new(), run)?;
@@ -129,10 +131,11 @@ impl Copy {
             let to = Side { range: to.find()?, pitch: to_pitch };
             let copy = Copy { to, from: Side { range: from.find()?, pitch: from_pitch }, rows };
             let writes = copy.to.range.to_be_written();
-            stream.touch("a graph's copy", || copy.touched());
+            let mut noted = stream.touch("a graph's copy", || copy.touched());
             Ok(Box::new(move || {
+                noted.begin();
                 copy.run();
-                drop(writes);
+                drop((writes, noted));
             }))
         }))
     }
@@ -223,10 +226,11 @@ impl Fill {
         }
         self.to.range.check_live("a fill")?;
         let writes = self.to.range.to_be_written();
-        stream.touch("a fill", || self.touched());
+        let mut noted = stream.touch("a fill", || self.touched());
         let run = move || {
+            noted.begin();
             self.run();
-            drop(writes);
+            drop((writes, noted));
         };
         stream.submit(Vec::new(), run).map(drop)
     }
@@ -237,10 +241,11 @@ impl Fill {
         Work::Again(Box::new(move |stream| {
             let fill = Fill { to: Side { range: range.find()?, pitch }, rows, word };
             let writes = fill.to.range.to_be_written();
-            stream.touch("a graph's fill", || fill.touched());
+            let mut noted = stream.touch("a graph's fill", || fill.touched());
             Ok(Box::new(move || {
+                noted.begin();
                 fill.run();
-                drop(writes);
+                drop((writes, noted));
             }))
         }))
     }

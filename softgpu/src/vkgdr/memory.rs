@@ -147,6 +147,12 @@ impl MappedMemory {
         self.host.host.base()
     }
 
+    /// Where softgpu reaches an address of the CPU's side on the device's side, and the number of the block.
+    pub(crate) fn place_of(&self, address: usize) -> Option<(usize, Option<u64>)> {
+        let offset = address.checked_sub(self.host_address())?;
+        (offset < self.size).then(|| (self.device.access + offset, Some(self.device.sequence)))
+    }
+
     /// A new descriptor of the memory, closed on exec.
     pub(crate) fn export(&self) -> Result<OwnedFd, Error> {
         self.file.try_clone().map_err(Error::system("copying the file descriptor"))

@@ -143,13 +143,13 @@ pub(super) fn of(snapshot: &Snapshot) -> Picture {
     };
     picture.label(LEFT, 24.0, format!("Pool of device {}", snapshot.device));
     let facts = format!(
-        "requested {}, allocated {}, reserved {} in {} regions; peaks {}, {}, {}; largest free {}, fragmentation {:.1}%",
+        "requested {}, allocated {}, reserved {} in {} regions; peaks: in blocks {}, reserved {}; largest free {}, \
+         fragmentation {:.1}%",
         bytes::size(figures.requested.current),
         bytes::size(figures.allocated.current),
         bytes::size(figures.reserved.current),
         figures.regions.current,
-        bytes::size(figures.requested.peak),
-        bytes::size(figures.allocated.peak),
+        bytes::size(figures.active.peak),
         bytes::size(figures.reserved.peak),
         bytes::size(figures.largest_free),
         figures.fragmentation * 100.0

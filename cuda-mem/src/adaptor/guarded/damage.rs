@@ -15,7 +15,7 @@ pub(super) const FREED: u8 = 0xDD;
 const SHOWN: usize = 16;
 
 /// Memory that was written by somebody who may not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The block's address for devices.

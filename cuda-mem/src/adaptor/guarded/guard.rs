@@ -7,9 +7,11 @@ use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
 use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
+use crate::callback::or_undo;
 use crate::context::Liveness;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
+use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;
@@ -109,7 +111,7 @@ impl Guard {
     fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
             // Work of the memory's former user may come before in the stream.
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let (bytes, zones) = (self.bytes(record), &record.zones);
         bytes.fill(zones.before(), RED_ZONE, stream)?;
@@ -145,7 +147,7 @@ impl Guard {
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
         let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         if !record.reported
             && let Some(damage) = self.look(record, Phase::Returned, stream)?
@@ -330,12 +332,12 @@ unsafe impl MemoryResource for Guard {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let _relaxed = self.relaxed()?;
         // Before the free: after it, the address may be another thread's block.
-        let mut record = self.take(block)?;
-        let retired = self.retire(&mut record, stream);
-        if retired.is_err() {
-            record.refused = true;
+        let record = RefCell::new(self.take(block)?);
+        let undo = || {
+            let record = Record { refused: true, ..record.borrow().clone() };
             self.state().live.insert(block.device_pointer, record);
-        }
+        };
+        let retired = or_undo(|| self.retire(&mut record.borrow_mut(), stream), undo);
         self.let_go(false);
         retired
     }

@@ -3,7 +3,7 @@
 use crate::interchange::TensorError;
 
 /// Why an array interface was refused, or cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayInterfaceError {
     /// A version that said less.

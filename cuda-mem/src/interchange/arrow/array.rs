@@ -3,6 +3,7 @@
 use super::ArrowError;
 use super::owned::DeviceArray;
 use super::raw::{ArrowArray, ArrowDeviceArray};
+use crate::callback::call_back;
 use crate::interchange::dlpack::DLDevice;
 use crate::interchange::{TensorDevice, device_of};
 use crate::resource::kind::Any;
@@ -10,7 +11,6 @@ use crate::{Error, Event, Result, SharedBuffer, Stream};
 use core::ffi::c_void;
 use core::ptr;
 use cuda_sys::CUevent;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An array of Arrow's in memory of buffers: its numbers, its buffers in the order of its type, its children.
 #[derive(Clone, Debug, Default)]
@@ -207,7 +207,7 @@ unsafe extern "C" fn end(raw: *mut ArrowArray) {
         }
     }
     // Nothing may unwind into a foreign caller.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
+    let _ = call_back(|| drop(held));
 }
 
 /// Checks a number of things, and that there is a pointer to them.

@@ -3,7 +3,7 @@
 use crate::interchange::dlpack::DlpackError;
 
 /// Why a structure of Arrow's was refused, or cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrowError {
     /// A null pointer where there has to be something.

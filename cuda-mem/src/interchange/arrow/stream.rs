@@ -4,13 +4,13 @@ use super::owned::DeviceArray;
 use super::raw::{ArrowDeviceArray, ArrowDeviceArrayStream, ArrowSchema};
 use super::{ArrowError, Schema};
 use crate::Result;
+use crate::callback::call_back;
 use crate::interchange::TensorDevice;
 use crate::interchange::dlpack::DLDevice;
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr;
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Arrays of one type, one after the other, of a library that makes them as they are asked for. Its end calls `release`,
 /// once. It is an iterator.
@@ -153,8 +153,8 @@ unsafe fn run(
 ) -> c_int {
     // SAFETY: this function's contract; one thread at a time, by Arrow's rules.
     let held = unsafe { &mut *(*stream).private_data.cast::<Held>() };
-    let outcome = catch_unwind(AssertUnwindSafe(|| part(held).map_err(|error| error.to_string())));
-    match outcome.unwrap_or_else(|_| Err("the producer of arrays panicked".to_owned())) {
+    let outcome = call_back(|| part(held).map_err(|error| error.to_string()));
+    match outcome.unwrap_or_else(|panic| Err(format!("the producer of arrays panicked: {}", panic.text()))) {
         Ok(()) => 0,
         Err(text) => {
             held.error = CString::new(text.replace('\0', " ")).unwrap_or_default();
@@ -195,5 +195,5 @@ unsafe extern "C" fn end(stream: *mut ArrowDeviceArrayStream) {
         (*stream).release = None;
         Box::from_raw((*stream).private_data.cast::<Held>())
     };
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
+    let _ = call_back(|| drop(held));
 }

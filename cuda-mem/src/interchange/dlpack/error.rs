@@ -3,7 +3,7 @@
 use crate::interchange::TensorError;
 
 /// Why a tensor of DLPack's was refused. Its deleter has been called where the tensor was taken over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DlpackError {
     /// A null pointer in place of a tensor.

@@ -6,13 +6,13 @@ use super::raw::{
     DLDevice, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor, SetError, VERSION,
 };
 use super::{DlpackError, ImportedTensor, ManagedTensor};
+use crate::callback::call_back;
 use crate::interchange::{StreamName, Tensor, TensorDevice};
 use crate::{Error, Result};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::num::NonZeroUsize;
 use core::ptr;
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 /// What a program offers through the exchange API.
@@ -80,10 +80,8 @@ pub fn offer_exchange_api(provider: Box<dyn ExchangeProvider>) -> Result<&'stati
 /// The provider's answer; a panic in it is an error.
 fn ask<R>(question: impl FnOnce(&dyn ExchangeProvider) -> Result<R>) -> Result<R, Box<str>> {
     let Some(provider) = PROVIDER.get() else { return Err("nothing is offered".into()) };
-    match catch_unwind(AssertUnwindSafe(|| question(&**provider))) {
-        Ok(answer) => answer.map_err(|error| error.to_string().into()),
-        Err(_) => Err("the provider panicked".into()),
-    }
+    let answer = call_back(|| question(&**provider).map_err(|error| error.to_string().into()));
+    answer.unwrap_or_else(|panic| Err(format!("the provider panicked: {}", panic.text()).into()))
 }
 
 unsafe extern "C" fn allocate(

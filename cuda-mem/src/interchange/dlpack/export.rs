@@ -5,11 +5,11 @@ use super::raw::{
     DLDataType, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_SUBBYTE_TYPE_PADDED, FLAG_READ_ONLY,
     VERSION,
 };
+use crate::callback::call_back;
 use crate::interchange::Tensor;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use smallvec::SmallVec;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A tensor, its extents and strides, and what keeps its memory, in one piece of the heap.
 #[repr(C)]
@@ -98,5 +98,5 @@ unsafe extern "C" fn end<R, O>(managed: *mut R) {
     // SAFETY: this function's contract.
     let all = unsafe { Box::from_raw(managed.cast::<Exported<R, O>>()) };
     // Nothing may unwind into a foreign caller.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(all)));
+    let _ = call_back(|| drop(all));
 }

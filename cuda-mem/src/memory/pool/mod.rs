@@ -9,7 +9,7 @@ mod sharing;
 mod slab;
 
 use crate::context::Liveness;
-use crate::descriptor::Descriptor;
+use crate::descriptor::BlockExport;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
@@ -290,14 +290,15 @@ unsafe impl MemoryResource for Inner {
             return slab.allocate(size, stream);
         }
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
-        let mut pointer = 0;
-        // SAFETY: `pointer` is writable; pool and stream live.
-        unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map_err(
-            |error| match self.accessibility {
-                Accessibility::BOTH => out_of_host_memory(CALL, error, size),
-                _ => out_of_memory(CALL, error, size, &self.context),
-            },
-        )?;
+        let allocate = || {
+            let mut pointer = 0;
+            // SAFETY: `pointer` is writable; pool and stream live.
+            unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map(|()| pointer)
+        };
+        let pointer = self.context.with_room(allocate).map_err(|error| match self.accessibility {
+            Accessibility::BOTH => out_of_host_memory(CALL, error, size),
+            _ => out_of_memory(CALL, error, size, &self.context),
+        })?;
         if self.accessibility.host {
             return Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size));
         }
@@ -331,10 +332,10 @@ unsafe impl MemoryResource for Inner {
     }
 
     fn accessibility(&self) -> Accessibility {
-        self.accessibility
+        Accessibility { processes: self.shared.is_some(), ..self.accessibility }
     }
 
-    fn export(&self, block: Block) -> Result<Descriptor> {
+    fn export(&self, block: Block) -> Result<BlockExport> {
         self.describe(block)
     }
 }

@@ -27,7 +27,8 @@ pub struct DriverPoolOptions {
     pub reuse_allow_opportunistic: bool,
     /// Memory freed on one stream may be given to another, which the driver then lets wait for the free.
     pub reuse_allow_internal_dependencies: bool,
-    /// Other processes may import the pool, by a file descriptor.
+    /// Other processes may import the pool, by a file descriptor. They reach all of its memory then, at any time: of the host's
+    /// there are copies only, and no slices for the CPU.
     pub shareable: bool,
     /// Devices, besides the pool's own, that may read and write the memory. For a pool of host memory, which no device may
     /// address by itself: devices besides the context's; if there are none, all devices may.

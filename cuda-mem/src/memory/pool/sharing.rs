@@ -1,12 +1,14 @@
 //! Pools of several processes.
 
 use super::{DevicePool, DriverPool, Inner, Ownership, PinnedPool};
-use crate::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, ProcessId, duplicate, random};
+use crate::descriptor::{
+    BlockExport, Descriptor, DescriptorError, ExportKind, Key, PoolId, ProcessId, Sameness, compare, duplicate, random,
+};
 use crate::error::call;
 use crate::ipc::{Imports, PoolExport, memory};
 use crate::resource::{Accessibility, Block, Kind, ResourceHandle};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::ptr;
 use cuda_sys::{
     CUmemAccess_flags, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType, CUmemPoolPtrExportData,
@@ -43,7 +45,8 @@ unsafe impl Send for Handle {}
 pub(super) struct Shared {
     /// The name in all processes.
     id: PoolId,
-    /// Signs descriptors of the pool's memory.
+    /// Signs descriptors of the pool's memory. It shows that a handle comes from a process that has the pool, and decides
+    /// nothing about who owns the memory: all of these have it.
     key: Key,
     /// The process that made the pool.
     process: ProcessId,
@@ -144,20 +147,19 @@ impl<K: Kind> DriverPool<K> {
         if host != accessibility.host {
             return Err(wrong_place(call, accessibility));
         }
-        if descriptor.is_own()?
-            && let Some(pool) = Self::own(context, descriptor.pool, accessibility)
-        {
+        if let Some(pool) = Self::recognise(call, context, &file, descriptor.pool, accessibility)? {
             return Ok(pool);
         }
         context.device().require(Feature::SharedPools)?;
         let driver = context.driver();
         let (cuda, _current) = (driver.raw(), context.bind()?);
+        let own: Vec<Handle> = all_own().iter().map(|own| Handle(own.raw)).collect();
         let open = |mut others: &mut dyn Iterator<Item = &ImportedPool>| {
             let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
             // SAFETY: `raw` is writable, and the file is open; the driver checks what it is, and does not take it.
             unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
             // A pool that is here under another name is the other's to destroy.
-            if Iterator::any(&mut others, |other| other.raw == Handle(raw)) {
+            if Iterator::any(&mut others, |other| other.raw == Handle(raw)) || own.contains(&Handle(raw)) {
                 return Err(DescriptorError::Conflict { call }.into());
             }
             let placed = match is_host_pool(cuda, raw) {
@@ -181,13 +183,42 @@ impl<K: Kind> DriverPool<K> {
         Ok(Self::of_import(context, raw, shared, place, accessibility))
     }
 
+    /// The pool of this process that a file is of, if it is of one. What the descriptor says of itself does not count: a
+    /// second import of a pool of this process would reach memory of it that is in exclusive hands.
+    fn recognise(
+        call: &'static str,
+        context: &Context,
+        file: &OwnedFd,
+        id: PoolId,
+        accessibility: Accessibility,
+    ) -> Result<Option<Self>> {
+        let mut doubt = false;
+        for own in all_own() {
+            let Some(shared) = &own.shared else { continue };
+            let (sameness, same_name) = (compare(&shared.file, file), shared.id == id);
+            match sameness {
+                Sameness::Same if own.accessibility.host != accessibility.host => {
+                    return Err(wrong_place(call, accessibility));
+                }
+                Sameness::Same if same_name && own.fits(context, accessibility) => {
+                    return Ok(Some(Self::from_arc(own)));
+                }
+                Sameness::Different if !same_name => {}
+                Sameness::Unknown => doubt = true,
+                Sameness::Same | Sameness::Different => return Err(DescriptorError::Conflict { call }.into()),
+            }
+        }
+        if doubt { Err(DescriptorError::Unrecognised { call }.into()) } else { Ok(None) }
+    }
+
     fn own(context: &Context, id: PoolId, accessibility: Accessibility) -> Option<Self> {
         // Upgraded under the lock, and dropped, if it is not wanted, after it: its end takes the lock.
         let inner = own().get(&id).and_then(Weak::upgrade)?;
-        let fits = inner.accessibility == accessibility
-            && inner.context.driver().library() == context.driver().library()
-            && (accessibility.host || inner.location.id == context.device().raw());
-        fits.then_some(Self { inner, kind: core::marker::PhantomData })
+        inner.fits(context, accessibility).then(|| Self::from_arc(inner))
+    }
+
+    fn from_arc(inner: Arc<Inner>) -> Self {
+        Self { inner, kind: core::marker::PhantomData }
     }
 
     fn of_import(
@@ -234,7 +265,7 @@ impl<K: Kind> DriverPool<K> {
     #[doc(alias = "cuMemPoolImportPointer")]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
     where
-        T: AnyBitPattern,
+        T: NoUninit + AnyBitPattern,
     {
         const CALL: &str = "DriverPool::import_buffer";
         let inner = &self.inner;
@@ -247,9 +278,9 @@ impl<K: Kind> DriverPool<K> {
         if !shared.key.has_signed(descriptor) {
             return Err(DescriptorError::Forged { call: CALL }.into());
         }
-        let pool = self.share();
-        SharedBuffer::import(CALL, &pool, descriptor, stream, || {
-            memory::import_pool_memory(CALL, pool.clone(), inner.raw, descriptor, stream)
+        let (pool, own) = (self.share(), !self.is_imported());
+        SharedBuffer::import(CALL, &pool, descriptor, stream, own, || {
+            memory::import_pool_memory(CALL, pool.clone(), inner.raw, shared.key, descriptor, stream)
         })
     }
 
@@ -289,7 +320,19 @@ fn own() -> std::sync::MutexGuard<'static, BTreeMap<PoolId, Weak<Inner>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// All pools that this process made and others may import. To be dropped when no lock is held: their ends take the lock.
+fn all_own() -> Vec<Arc<Inner>> {
+    own().values().filter_map(Weak::upgrade).collect()
+}
+
 impl Inner {
+    /// Whether a pool of this kind is what a context would import.
+    fn fits(&self, context: &Context, accessibility: Accessibility) -> bool {
+        self.accessibility == accessibility
+            && self.context.driver().library() == context.driver().library()
+            && (accessibility.host || self.location.id == context.device().raw())
+    }
+
     /// Lets this process find the pool by its name.
     pub(super) fn register(self: &Arc<Self>) {
         if let Some(shared) = &self.shared {
@@ -322,23 +365,20 @@ impl Inner {
     }
 
     /// Describes a block for other processes.
-    pub(super) fn describe(&self, block: Block) -> Result<Descriptor> {
+    pub(super) fn describe(&self, block: Block) -> Result<BlockExport> {
         let mut descriptor = Descriptor::new(ExportKind::PoolMemory, &self.context)?;
         let shared = self.shared("SharedBuffer::export")?;
         descriptor.pool = shared.id;
-        if block.size == 0 {
-            shared.key.sign(&mut descriptor);
-            return Ok(descriptor);
+        if block.size != 0 {
+            let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+            let mut data = CUmemPoolPtrExportData::default();
+            // SAFETY: `data` is writable, and the block is allocated.
+            unsafe { call!(cuda.cuMemPoolExportPointer(&mut data, block.device_pointer)) }?;
+            descriptor.payload = data.reserved;
+            descriptor.size = block.size as u64;
+            descriptor.length = block.size as u64;
         }
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
-        let mut data = CUmemPoolPtrExportData::default();
-        // SAFETY: `data` is writable, and the block is allocated.
-        unsafe { call!(cuda.cuMemPoolExportPointer(&mut data, block.device_pointer)) }?;
-        descriptor.payload = data.reserved;
-        descriptor.size = block.size as u64;
-        descriptor.length = block.size as u64;
-        shared.key.sign(&mut descriptor);
-        Ok(descriptor)
+        Ok(BlockExport::own(descriptor, Some(shared.key)))
     }
 
     fn shared(&self, call: &'static str) -> Result<&Shared> {

@@ -86,7 +86,10 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         let (inner, owner) = (&self.memory.inner, self.memory.share());
         // SAFETY: the block that comes back is the same memory and more, of the same resource; the new elements are zeros,
         // which are values of `T`, before any later work of the buffer reads them.
-        unsafe { self.buffer.exchange_block(CALL, &owner, length, |block, home| inner.grow(CALL, block, new, home)) }
+        unsafe {
+            self.buffer
+                .exchange_block(CALL, &owner, length, |block, home| inner.grow(CALL, block, align_of::<T>(), new, home))
+        }
     }
 
     /// Shrinks to `length` elements. Physical memory that holds none of them any more, in whole chunks as they were added,

@@ -19,27 +19,51 @@ pub enum Growth {
     Moved,
 }
 
+/// A mapping out of the table. It goes back when this ends, also in a panic.
+struct Taken<'resource>(&'resource Inner, Option<Mapping>);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(mapping) = self.1.take() {
+            self.0.keep(mapping);
+        }
+    }
+}
+
 impl Inner {
     /// Grows the memory behind a block to `bytes.end` bytes, and lets the stream zero the `bytes`, which are new. Where
-    /// this fails, all is as it was.
+    /// this fails, all is as it was. Memory that moves is aligned again.
     pub(super) fn grow(
         &self,
         call: &'static str,
         block: Block,
+        alignment: usize,
         bytes: Range<usize>,
         stream: &Stream,
     ) -> Result<(Block, Growth)> {
         let size = round_up(call, bytes.end, self.granularity)?;
         check_not_capturing(call, stream)?;
-        // Out of the table meanwhile, so that other blocks need not wait.
-        let mut mapping = self.take(call, block)?;
-        let growth = if size <= mapping.reserved() {
-            self.grow_in_place(call, &mut mapping, size, bytes, stream).map(|()| Growth::InPlace)
-        } else {
-            self.grow_elsewhere(call, &mut mapping, size, bytes, stream).map(|()| Growth::Moved)
-        };
-        let block = self.keep(mapping);
-        growth.map(|growth| (block, growth))
+        self.change(call, block, |mapping| {
+            if size <= mapping.reserved() {
+                self.grow_in_place(call, mapping, size, bytes, stream).map(|()| Growth::InPlace)
+            } else {
+                self.grow_elsewhere(call, (mapping, alignment), size, bytes, stream).map(|()| Growth::Moved)
+            }
+        })
+    }
+
+    /// Changes the mapping behind a block, which is out of the table meanwhile, so that other blocks need not wait. Gives the
+    /// block of what it is then.
+    fn change<R>(
+        &self,
+        call: &'static str,
+        block: Block,
+        change: impl FnOnce(&mut Mapping) -> Result<R>,
+    ) -> Result<(Block, R)> {
+        let mut taken = Taken(self, Some(self.take(call, block)?));
+        let Some(mapping) = &mut taken.1 else { unreachable!("it was just put there") };
+        let value = change(mapping)?;
+        Ok((self.block_of(mapping), value))
     }
 
     fn grow_in_place(
@@ -65,7 +89,7 @@ impl Inner {
     fn grow_elsewhere(
         &self,
         call: &'static str,
-        mapping: &mut Mapping,
+        (mapping, alignment): (&mut Mapping, usize),
         size: usize,
         bytes: Range<usize>,
         stream: &Stream,
@@ -74,7 +98,7 @@ impl Inner {
         stream.synchronize()?;
         // Addresses cost nothing: with twice as many, few growths move.
         let addresses = size.max(mapping.reserved().saturating_mul(2));
-        let mut moved = self.reserve(call, addresses, 0)?;
+        let mut moved = self.reserve(call, addresses, alignment)?;
         mapping.chunks().iter().try_for_each(|chunk| moved.push(chunk.clone(), &self.access))?;
         self.extend(call, &mut moved, size)?;
         self.zero(&moved, bytes, stream)?;
@@ -127,15 +151,15 @@ impl Inner {
 
     /// Gives back whole chunks of what is behind a block, but for `size` bytes. Where this fails, all is as it was.
     pub(super) fn shrink(&self, call: &'static str, block: Block, size: usize, stream: &Stream) -> Result<Block> {
-        let mut mapping = self.take(call, block)?;
-        let border = mapping.border(size);
-        let cut = if border < mapping.mapped() {
-            stream.synchronize().and_then(|()| mapping.truncate(border))
-        } else {
+        let cut = self.change(call, block, |mapping| {
+            let border = mapping.border(size);
+            if border < mapping.mapped() {
+                stream.synchronize()?;
+                mapping.truncate(border)?;
+            }
             Ok(())
-        };
-        let block = self.keep(mapping);
-        cut.map(|()| block)
+        });
+        cut.map(|(block, ())| block)
     }
 
     /// How many bytes of addresses and of physical memory are behind a block.

@@ -10,7 +10,7 @@ mod sharing;
 
 use crate::buffer::Access;
 use crate::context::Liveness;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_not_capturing,
     kind::{self, Kind},
@@ -249,7 +249,12 @@ impl Inner {
         let alignment = self.alignment.max(alignment);
         // The granularity is the driver's own alignment, and its word for that is 0.
         let alignment = if alignment > self.granularity { alignment } else { 0 };
-        Ok(Mapping::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?))
+        let reservation = Reservation::new(call, &self.context, size, alignment, self.address_hint)?;
+        let value = reservation.base() as usize;
+        if !value.is_multiple_of(alignment.max(1)) {
+            return Err(Error::Misaligned { call, what: "the reserved address", value, multiple: alignment });
+        }
+        Ok(Mapping::new(reservation))
     }
 
     /// Maps chunks side by side, which are `size` bytes together.
@@ -266,8 +271,14 @@ impl Inner {
 
     /// Remembers a mapping as the one behind its block.
     fn keep(&self, mapping: Mapping) -> Block {
+        let block = self.block_of(&mapping);
+        self.mappings().insert(mapping.base(), mapping);
+        block
+    }
+
+    /// The block that a mapping is behind.
+    fn block_of(&self, mapping: &Mapping) -> Block {
         let (base, size) = (mapping.base(), mapping.mapped());
-        self.mappings().insert(base, mapping);
         if self.accessibility.host {
             return Block::unified(ptr::with_exposed_provenance_mut(base as usize), size);
         }
@@ -332,7 +343,7 @@ unsafe impl MemoryResource for Inner {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The driver does not wait before it unmaps: work under way would fault.
-        stream.synchronize()?;
+        stream.drain()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
         let unmapped = mapping.truncate(0);
         if unmapped.is_err() {
@@ -355,11 +366,18 @@ unsafe impl MemoryResource for Inner {
         self.accessibility
     }
 
-    fn export(&self, _block: Block) -> Result<Descriptor> {
-        Err(Error::Unsupported {
-            feature: "sharing virtual memory by a descriptor alone",
-            needs: "the files of its physical memory too: VirtualMemory::export gives both".into(),
-        })
+    fn export(&self, block: Block) -> Result<BlockExport> {
+        let is_whole = |mapping: &Mapping| mapping.mapped() == block.size;
+        if block.size != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
+            return Err(Error::InvalidArgument {
+                call: "VirtualMemory::export",
+                argument: "block",
+                value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
+                rule: "it must be a whole allocation of this resource",
+            });
+        }
+        // `VirtualMemory::export` adds the files of the chunks that are exported.
+        Ok(BlockExport::own(Descriptor::new(ExportKind::VirtualMemory, &self.context)?, None))
     }
 }
 

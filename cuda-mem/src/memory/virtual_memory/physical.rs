@@ -121,11 +121,13 @@ impl PhysicalMemory {
         options: &PhysicalOptions,
         of_buffer: bool,
     ) -> Result<Self> {
-        let (cuda, mut raw) = (context.driver().raw(), 0);
-        let properties = options.properties(context);
-        // SAFETY: `raw` is writable, the properties are readable.
-        unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }
-            .map_err(|error| out_of_memory(name, error, size, context))?;
+        let (cuda, properties) = (context.driver().raw(), options.properties(context));
+        let create = || {
+            let mut raw = 0;
+            // SAFETY: `raw` is writable, the properties are readable.
+            unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }.map(|()| raw)
+        };
+        let raw = context.with_room(create).map_err(|error| out_of_memory(name, error, size, context))?;
         let (context, options) = (context.clone(), *options);
         Ok(Self { inner: Arc::new(Inner { context, raw, size, options, of_buffer, file: None }) })
     }

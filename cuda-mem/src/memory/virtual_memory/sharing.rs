@@ -2,11 +2,11 @@
 
 use super::physical::{PhysicalLocation, PhysicalMemory};
 use super::{Inner, VirtualMemory};
-use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS};
+use crate::descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS};
 use crate::ipc::{VirtualDescriptor, VirtualExport};
 use crate::resource::{Block, Kind, ResourceHandle, check_not_capturing};
 use crate::{Error, Result, SharedBuffer, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::CUdeviceptr;
 use std::os::fd::OwnedFd;
 
@@ -37,29 +37,30 @@ impl<K: Kind> VirtualMemory<K> {
     ///
     /// # Errors
     ///
-    /// The buffer is not of this resource, was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks;
-    /// an exclusive part of its memory is left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are
-    /// too many open files; the driver refuses.
+    /// The buffer is not allocated from this resource itself: a block of a pool over it shares its chunks with other blocks.
+    /// It was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks; an exclusive part of its memory is
+    /// left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are too many open files; the driver
+    /// refuses.
     #[doc(alias = "cuMemExportToShareableHandle")]
-    pub fn export<T: AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
-        let refusal = |value: String, rule| Error::InvalidArgument {
-            call: "VirtualMemory::export",
-            argument: "buffer",
-            value: value.into(),
-            rule,
-        };
-        let Some((chunks, offset)) = self.inner.chunks(buffer.device_pointer(), buffer.size()) else {
+    pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
+        const CALL: &str = "VirtualMemory::export";
+        let refusal =
+            |value: String, rule| Error::InvalidArgument { call: CALL, argument: "buffer", value: value.into(), rule };
+        let export = buffer.export_block(CALL)?;
+        let chunks = (export.kind() == ExportKind::VirtualMemory)
+            .then(|| self.inner.chunks(buffer.device_pointer(), buffer.size()))
+            .flatten();
+        let Some((chunks, offset)) = chunks else {
             return Err(refusal("other memory".into(), "it must be memory of this resource"));
         };
         if chunks.len() > MAX_FILE_DESCRIPTORS {
             let value = format!("in {} chunks of physical memory", chunks.len());
             return Err(refusal(value, "it may lie in 64: copy it into a new buffer, which has one"));
         }
-        buffer.check_all_shared("VirtualMemory::export")?;
         buffer.synchronize()?;
         let files = chunks.iter().map(PhysicalMemory::to_file).collect::<Result<_>>()?;
         buffer.expose();
-        let mut descriptor = Descriptor::new(ExportKind::VirtualMemory, &self.inner.context)?;
+        let mut descriptor = *export.descriptor();
         (descriptor.offset, descriptor.length) = (offset as u64, buffer.size() as u64);
         let node = match self.inner.physical.location {
             PhysicalLocation::HostNuma(node) => Some(node),
@@ -81,7 +82,11 @@ impl<K: Kind> VirtualMemory<K> {
     /// missing or are something else; the part does not hold whole elements, aligned; the stream captures, or is of
     /// another device; the driver refuses.
     #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
-    pub fn import<T: AnyBitPattern>(&self, export: VirtualExport, stream: &Stream) -> Result<SharedBuffer<T, K>> {
+    pub fn import<T: NoUninit + AnyBitPattern>(
+        &self,
+        export: VirtualExport,
+        stream: &Stream,
+    ) -> Result<SharedBuffer<T, K>> {
         const CALL: &str = "VirtualMemory::import";
         let (files, descriptor) = export.into_parts();
         let head = *descriptor.descriptor();

@@ -3,6 +3,7 @@
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use super::slots::Slots;
 use crate::beside_captures::{captures_under_way, relaxed};
+use crate::callback::call_back;
 use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::Resizing;
@@ -197,7 +198,7 @@ impl Core {
     pub fn free(&self, block: Block, stream: &Stream) -> Result<()> {
         let per_thread = stream.raw() == CU_STREAM_PER_THREAD;
         if per_thread {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let mut state = self.state();
         let State { slots, clock, blocks, .. } = &mut *state;
@@ -237,15 +238,19 @@ impl Core {
         };
         let mut result = Ok(());
         for region in empty {
-            let freed = self.source.free(region);
+            let freed = call_back(|| self.source.free(region));
             let mut state = self.state();
             match freed {
-                Ok(()) => {
+                // It is not freed: it stays ours.
+                Ok(Err(error)) => result = state.slots.add(region).map_err(refused).and(Err(error)),
+                gone => {
                     let slab = state.slots.slab_size();
                     state.reserved.subtract(slab);
+                    // After a panic nobody knows whether it is freed: it is left to its context.
+                    if let Err(panic) = gone {
+                        result = Err(panic.of("the source of a pool"));
+                    }
                 }
-                // It is not freed: it stays ours.
-                Err(error) => result = state.slots.add(region).map_err(refused).and(Err(error)),
             }
         }
         result

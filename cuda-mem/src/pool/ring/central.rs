@@ -91,7 +91,7 @@ impl Core {
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
         let per_thread = stream.raw() == CU_STREAM_PER_THREAD;
         if per_thread {
-            stream.synchronize()?;
+            stream.drain()?;
         }
         let _relaxed = self.relaxed()?;
         let mut state = self.state();

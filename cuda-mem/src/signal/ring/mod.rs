@@ -291,6 +291,18 @@ macro_rules! ends {
                 self.end.memory.record_use(stream);
             }
 
+            /// Gives the ring a name, for reports of waits that take long: `ring "requests"` in place of `ring #3`.
+            #[must_use]
+            pub fn named(self, name: &str) -> Self {
+                self.set_name(name);
+                self
+            }
+
+            /// As [`named`](Self::named), of a ring that is in use.
+            pub fn set_name(&self, name: &str) {
+                self.end.memory.set_name(name);
+            }
+
             /// How many items the ring holds.
             pub fn capacity(&self) -> usize {
                 RingMemory::<$item>::capacity(&self.end.memory) as usize

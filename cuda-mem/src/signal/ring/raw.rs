@@ -4,14 +4,17 @@ use super::layout::{Layout, RingDescriptor};
 use super::protocol::{RingMemory, Side};
 use crate::Stream;
 use crate::host_copy;
-use crate::signal::memory::{Lines, Uses};
+use crate::signal::memory::Lines;
+use crate::signal::state::{Kind, Signal};
+use crate::signal::uses::What;
 use crate::signal::{Placement, Signals};
 use bytemuck::Pod;
 use core::ops::Range;
+use std::sync::Arc;
 
 /// Lines of the two sides, as the layout has them.
 pub(super) struct Memory {
-    uses: Uses,
+    state: Arc<Signal>,
     consumer: Lines,
     producer: Lines,
     layout: Layout,
@@ -21,7 +24,7 @@ pub(super) struct Memory {
 impl Memory {
     pub fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
         Self {
-            uses: Uses::new(&[&consumer, &producer], signals.retired()),
+            state: Signal::new(Kind::Ring, false, vec![consumer.clone(), producer.clone()], signals.retired()),
             consumer,
             producer,
             layout,
@@ -38,7 +41,11 @@ impl Memory {
     }
 
     pub fn record_use(&self, stream: &Stream) {
-        self.uses.note(stream);
+        self.state.note(stream, What::Kernel);
+    }
+
+    pub fn set_name(&self, name: &str) {
+        self.state.set_name(name);
     }
 
     pub fn descriptor(&self) -> RingDescriptor {
@@ -62,6 +69,12 @@ impl Memory {
 
     fn item(&self, slot: usize) -> *mut u8 {
         self.consumer.host(Layout::LINE + slot * self.layout.item_size as usize)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.state.close();
     }
 }
 

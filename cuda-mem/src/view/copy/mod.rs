@@ -14,7 +14,7 @@ use super::{Order, StridedLayout, StridedView, ViewError};
 use crate::buffer::Access;
 use crate::resource::SharedResource;
 use crate::{Element, Error, Result, Stream};
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use pattern::{Reach, Strides};
 use plan::{How, Reached, Side};
 use run::Run;
@@ -111,7 +111,7 @@ impl<A: Access> StridedView<'_, A> {
     /// # Errors
     ///
     /// The elements are of another type; as [`copy_from`](Self::copy_from).
-    pub fn to_vec<T: Element + AnyBitPattern>(&self) -> Result<Vec<T>> {
+    pub fn to_vec<T: Element + NoUninit + AnyBitPattern>(&self) -> Result<Vec<T>> {
         let mut elements = vec![T::zeroed(); self.layout.volume() as usize];
         let layout = StridedLayout::dense(self.shape(), size_of::<T>(), Order::C)?;
         StridedView::of_mut_slice(&mut elements, layout)?.copy_from(self)?;
@@ -155,6 +155,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     if waits {
         stream.check_not_capturing(call)?;
     }
+    let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
         stream.follow_for_work(home)?;
     }

@@ -1,7 +1,7 @@
 //! Why a layout cannot be.
 
 /// Why a layout, or an operation on one, cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// More dimensions than a layout has.

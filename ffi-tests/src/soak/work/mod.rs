@@ -1,15 +1,19 @@
 //! The kinds of work.
 
 mod adaptors;
+mod aligned;
 mod arrays;
 mod buffers;
+mod captures;
 mod engine;
+mod forgotten;
 mod graphs;
 mod growing;
 mod host;
 mod io;
 mod lifetimes;
 mod mapped;
+mod panicking;
 mod pools;
 mod processes;
 mod sharing;
@@ -17,10 +21,12 @@ mod signals;
 mod transfers;
 mod views;
 
+pub use forgotten::in_a_process as forget_in_a_process;
+
 use super::Work;
 
 /// All kinds, with how often each is done beside the others.
-pub const WORK: [Work; 19] = [
+pub const WORK: [Work; 24] = [
     Work { name: "buffers", weight: 120, step: buffers::step },
     Work { name: "transfers", weight: 40, step: transfers::step },
     Work { name: "engine", weight: 40, step: engine::step },
@@ -39,6 +45,11 @@ pub const WORK: [Work; 19] = [
     Work { name: "graphs", weight: 10, step: graphs::step },
     Work { name: "sharing", weight: 10, step: sharing::step },
     Work { name: "processes", weight: 1, step: processes::step },
+    Work { name: "captures", weight: 10, step: captures::step },
+    Work { name: "joins", weight: 10, step: captures::joins },
+    Work { name: "forgotten", weight: 10, step: forgotten::step },
+    Work { name: "panics", weight: 5, step: panicking::step },
+    Work { name: "aligned", weight: 10, step: aligned::step },
     Work { name: "lifetimes", weight: 10, step: lifetimes::step },
 ];
 

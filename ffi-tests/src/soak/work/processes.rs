@@ -42,6 +42,9 @@ fn exported(hands: &mut Hands<'_>, pool: &DevicePool, killed: Option<Duration>) 
     hands.same("what another process saw", &seen, &bytes)?;
     let inverted: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     hands.same("what another process wrote", &memory.to_vec()?, &inverted)?;
+    let Export::PoolMemory(back) = other.channel.receive()? else { return Err("no memory came back".into()) };
+    let back = pool.import_buffer::<u8>(&back, &stream)?;
+    hands.same("memory that came back", &back.to_vec()?, &inverted)?;
     other.finish(killed.is_some())
 }
 

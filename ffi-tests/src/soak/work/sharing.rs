@@ -27,6 +27,11 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let pool = DevicePool::import(&hands.world.context, PoolExport::from_parts(file, of_pool))?;
             let one = pool.import_buffer::<u8>(&of_memory, &stream)?;
             let two = pool.import_buffer::<u8>(&of_memory, &other)?;
+            if hands.chance(2) {
+                hands.doing("an import's export");
+                let again = pool.import_buffer::<u8>(&one.export()?, &other)?;
+                hands.same("an import of an import", &again.to_vec()?, &bytes[10..900])?;
+            }
             drop(pool);
             hands.same("one import", &one.to_vec()?, &bytes[10..900])?;
             drop(one);
@@ -44,15 +49,25 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let memory = Buffer::from_slice(&virtual_memory, &bytes, &stream)?.into_shared();
             let export = virtual_memory.export(&memory.slice(10..)?)?;
             let import = virtual_memory.import::<u8>(export, &stream)?;
+            drop(memory);
             hands.same("virtual memory's import", &import.to_vec()?, &bytes[10..])?;
+            // What the exporter let go is there for others now, and not for this memory.
+            let next = Buffer::filled(&virtual_memory, 1000, 0u8, &stream)?;
+            let again = virtual_memory.import::<u8>(virtual_memory.export(&import)?, &other)?;
+            drop(import);
+            hands.same("an import of an import of virtual memory", &again.to_vec()?, &bytes[10..])?;
+            hands.same("new virtual memory beside an import", &next.to_vec()?, &[0; 1000])?;
         }
         2 => {
             hands.doing("plain memory's export");
             let plain = DeviceMemory::new(&hands.world.context);
             let memory = Buffer::from_slice(&plain, &bytes, &stream)?.into_shared();
             let import = plain.import_buffer::<u8>(&memory.export()?, &other)?;
+            let again = plain.import_buffer::<u8>(&import.export()?, &stream)?;
             drop(memory);
             hands.same("plain memory's import", &import.to_vec()?, &bytes)?;
+            drop(import);
+            hands.same("an import of an import of plain memory", &again.to_vec()?, &bytes)?;
         }
         _ => {
             hands.doing("a channel");

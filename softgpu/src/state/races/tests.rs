@@ -10,11 +10,11 @@ fn bytes(bytes: Range<usize>, write: bool) -> [Touched; 1] {
 
 impl Races {
     fn write(&mut self, queue: QueueId, range: Range<usize>) -> Option<&'static str> {
-        self.touch(queue, &[], &bytes(range, true), "a write").map(|(before, ..)| before)
+        self.touch(queue, &[], &bytes(range, true), "a write").unordered.map(|(before, ..)| before)
     }
 
     fn read(&mut self, queue: QueueId, range: Range<usize>) -> Option<&'static str> {
-        self.touch(queue, &[], &bytes(range, false), "a read").map(|(before, ..)| before)
+        self.touch(queue, &[], &bytes(range, false), "a read").unordered.map(|(before, ..)| before)
     }
 }
 
@@ -32,12 +32,12 @@ fn writes_and_reads_of_two_streams_need_an_event_between_them() {
         for waits in [true, false] {
             let mut races = Races::default();
             let name = if first { "a write" } else { "a read" };
-            assert!(races.touch(A, &[], &bytes(0..10, first), name).is_none());
+            assert!(races.touch(A, &[], &bytes(0..10, first), name).unordered.is_none());
             let event = races.moment(A, &[]);
             if waits {
                 races.follow(B, &event);
             }
-            let found = races.touch(B, &[], &bytes(9..12, second), "later").map(|(before, ..)| before);
+            let found = races.touch(B, &[], &bytes(9..12, second), "later").unordered.map(|(before, ..)| before);
             assert_eq!(found, (!waits).then_some(name), "{first} {second} {waits}");
         }
     }
@@ -82,8 +82,8 @@ fn what_the_host_has_seen_comes_before_what_is_begun_later() {
 fn streams_that_wait_for_others_by_their_kind_are_joined() {
     let mut races = Races::default();
     races.write(A, 0..10);
-    assert!(races.touch(B, &[A], &bytes(0..10, true), "on the default stream").is_none());
-    assert!(races.touch(A, &[B], &bytes(0..10, true), "on a blocking stream").is_none());
+    assert!(races.touch(B, &[A], &bytes(0..10, true), "on the default stream").unordered.is_none());
+    assert!(races.touch(A, &[B], &bytes(0..10, true), "on a blocking stream").unordered.is_none());
     assert_eq!(races.write(B, 0..10), Some("on a blocking stream"));
 }
 
@@ -165,7 +165,7 @@ fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
                         let since = (last.map_or(0, |n| n + 1)..all.len()).filter(touched).filter(|_| write);
                         conflict |= last.into_iter().chain(since).any(|n| !known[n]);
                     }
-                    let found = races.touch(queue, &[], &bytes(range.clone(), write), "work").is_some();
+                    let found = races.touch(queue, &[], &bytes(range.clone(), write), "work").unordered.is_some();
                     assert_eq!(found, conflict, "{all:?}, then {queue} {range:?} {write}");
                     seen[usize::from(found)] += 1;
                     known[all.len()] = true;
@@ -175,4 +175,100 @@ fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
         }
     }
     assert!(seen[0] > 1000 && seen[1] > 1000, "{seen:?}");
+}
+
+/// What the CPU's borrow of bytes finds.
+fn borrowed(races: &mut Races, bytes: Range<usize>, hold: Hold) -> (u64, Option<&'static str>) {
+    let (number, conflict) = races.borrow(bytes, hold);
+    (number, conflict.map(|conflict| conflict.before))
+}
+
+impl Races {
+    /// What queued work finds that the CPU holds.
+    fn held(&mut self, queue: QueueId, range: Range<usize>, write: bool) -> Option<(&'static str, usize)> {
+        let wrong = self.touch(queue, &[], &bytes(range, write), "work");
+        wrong.borrowed.map(|(conflict, _)| (conflict.before, conflict.at))
+    }
+}
+
+#[test]
+fn work_on_what_the_cpu_has_borrowed_is_found_whatever_the_order_of_streams() {
+    for (hold, reads, writes) in [
+        (Hold::Read, false, true),
+        (Hold::Write, true, true),
+        (Hold::Source, false, true),
+        (Hold::Destination, false, false),
+    ] {
+        let mut races = Races::default();
+        let (number, _) = borrowed(&mut races, 10..20, hold);
+        for (write, found) in [(false, reads), (true, writes)] {
+            assert_eq!(races.held(A, 0..15, write), found.then_some((hold.name(), 10)), "{hold:?} {write}");
+            assert_eq!(races.held(A, 20..30, write), None, "{hold:?} beside it");
+        }
+        let end = races.moment(A, &[]);
+        races.observe(&end);
+        assert_eq!(races.give_back(number), None);
+        assert_eq!(races.held(A, 0..15, true), None, "after {hold:?}");
+    }
+}
+
+#[test]
+fn a_borrow_finds_earlier_work_until_the_host_has_seen_its_end() {
+    for (write, hold, found) in
+        [(true, Hold::Read, true), (false, Hold::Read, false), (true, Hold::Write, true), (false, Hold::Write, true)]
+    {
+        let mut races = Races::default();
+        races.touch(B, &[], &bytes(5..6, true), "elsewhere");
+        races.touch(A, &[], &bytes(10..20, write), "work");
+        let other = races.moment(B, &[]);
+        races.settle(B, &other);
+        let (number, before) = borrowed(&mut races, 0..11, hold);
+        assert_eq!(before, found.then_some("work"), "{hold:?}: a wait for another stream is none for this one");
+        races.give_back(number);
+        let end = races.moment(A, &[]);
+        races.settle(A, &end);
+        assert_eq!(borrowed(&mut races, 0..11, hold).1, None);
+    }
+}
+
+#[test]
+fn a_loan_suspends_the_borrow_that_it_is_of_and_must_be_over_at_its_end() {
+    let mut races = Races::default();
+    let (whole, _) = borrowed(&mut races, 0..100, Hold::Write);
+    let (part, _) = borrowed(&mut races, 10..20, Hold::Source);
+    assert_eq!(races.held(A, 10..20, false), None, "the copy");
+    assert_eq!(races.held(A, 10..20, true), Some((Hold::Write.name(), 10)), "the CPU reads too");
+    assert_eq!(races.held(A, 15..25, false), Some((Hold::Write.name(), 15)), "more than was lent");
+    assert_eq!(races.give_back(part).map(|conflict| conflict.at), Some(10), "nobody has waited");
+    let (part, _) = borrowed(&mut races, 40..50, Hold::Destination);
+    assert_eq!(races.held(A, 40..50, true), None, "the copy");
+    let end = races.moment(A, &[]);
+    races.settle(A, &end);
+    assert_eq!((races.give_back(part), races.give_back(whole)), (None, None));
+}
+
+#[test]
+fn of_two_loans_of_the_same_bytes_the_last_one_finds_reads_that_go_on() {
+    let mut races = Races::default();
+    let loans = [0, 1].map(|_| borrowed(&mut races, 0..10, Hold::Source).0);
+    races.touch(A, &[], &bytes(0..10, false), "a copy of the second loan");
+    assert_eq!(races.give_back(loans[0]), None);
+    assert_eq!(races.give_back(loans[1]).map(|conflict| conflict.before), Some("a copy of the second loan"));
+}
+
+#[test]
+fn work_whose_order_is_not_known_is_looked_at_when_it_runs() {
+    let mut races = Races::default();
+    races.blur(A);
+    let (first, _) = borrowed(&mut races, 0..10, Hold::Write);
+    let work = bytes(5..6, false);
+    assert!(races.touch(A, &[], &work, "work").borrowed.is_none());
+    let (number, conflict) = races.run(&work, "work");
+    assert_eq!(conflict.map(|(conflict, _)| conflict.at), Some(5), "the borrow goes on");
+    races.give_back(first);
+    assert_eq!(borrowed(&mut races, 0..10, Hold::Write).1, Some("work"), "a borrow while it runs");
+    assert_eq!(borrowed(&mut races, 0..10, Hold::Read).1, None, "which reads");
+    races.ran(number);
+    races.forget(&(0..10));
+    assert_eq!(races.run(&work, "work").1, None, "the borrows of freed bytes are over");
 }

@@ -12,12 +12,16 @@ use crate::resource::{
     Block,
     host::{no_room, physical_memory},
 };
+use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::fmt;
 use core::ptr;
+use core::time::Duration;
 use cuda_sys::CU_STREAM_PER_THREAD;
 use policy::{Reuse, Slabs, Taken};
 use std::sync::{Mutex, PoisonError};
+
+const CALL: &str = "PinnedPool::allocate";
 
 /// How many events are kept to be recorded again.
 const SPARE_EVENTS: usize = 64;
@@ -27,6 +31,8 @@ pub(super) struct SlabPool {
     context: Context,
     max_size: usize,
     state: Mutex<State>,
+    /// Held while a chunk is allocated, which takes long; blocks are freed meanwhile.
+    growing: Mutex<()>,
 }
 
 struct State {
@@ -74,7 +80,11 @@ struct Mark {
 impl Mark {
     /// Work of a context that has ended has ended.
     fn has_passed(&self) -> bool {
-        self.event.is_done().unwrap_or_else(|error| error.is_teardown())
+        self.is_over().unwrap_or(false)
+    }
+
+    fn is_over(&self) -> Result<bool> {
+        self.event.is_done().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
     }
 
     fn wait(&self) -> Result<()> {
@@ -99,21 +109,21 @@ impl SlabPool {
             next_serial: 1,
         };
         let max_size = options.max_size.unwrap_or_else(physical_memory);
-        Self { context: context.clone(), max_size, state: Mutex::new(state) }
+        Self { context: context.clone(), max_size, state: Mutex::new(state), growing: Mutex::default() }
     }
 
     /// Allocates for work of `stream` from now on.
     pub fn allocate(&self, size: usize, stream: &Stream) -> Result<Block> {
-        let mut state = self.state();
-        let key = state.key(stream);
-        let taken = match self.take(&mut state, size, key) {
+        let key = self.state().key(stream);
+        let taken = match self.take(size, key) {
             // What is free but in use still, or cut to other sizes, may be enough.
             Err(Error::OutOfMemory { .. }) => {
-                self.reclaim(&mut state)?;
-                self.take(&mut state, size, key)?
+                self.reclaim()?;
+                self.take(size, key)?
             }
             other => other?,
         };
+        let mut state = self.state();
         let address = taken.address;
         if let Some(mark) = taken.mark {
             if taken.must_wait
@@ -152,10 +162,9 @@ impl SlabPool {
         }
         let threshold = state.release_threshold;
         let released = match state.slabs.account().reserved > threshold {
-            true => self.release(&mut state, threshold),
+            true => self.release(state, threshold),
             false => Ok(()),
         };
-        drop(state);
         // The block is freed all the same: an error would say that it is not.
         if let Err(error) = released
             && !error.is_teardown()
@@ -166,9 +175,9 @@ impl SlabPool {
     }
 
     pub fn attributes(&self) -> Result<PoolAttributes> {
-        let mut state = self.state();
-        let threshold = state.release_threshold;
-        self.release(&mut state, threshold)?;
+        let threshold = self.state().release_threshold;
+        self.release(self.state(), threshold)?;
+        let state = self.state();
         let account = state.slabs.account();
         Ok(PoolAttributes {
             reserved: account.reserved,
@@ -211,41 +220,46 @@ impl SlabPool {
 
     /// Frees empty chunks as long as at least `keep` bytes stay.
     pub fn trim_to(&self, keep: usize) -> Result<()> {
-        self.release(&mut self.state(), keep)
+        self.release(self.state(), keep)
     }
 
-    fn take(&self, state: &mut State, size: usize, key: StreamKey) -> Result<Taken<Mark>> {
-        const CALL: &str = "PinnedPool::allocate";
-        let reuse = state.reuse;
-        if let Some(taken) = state.slabs.take(size, key, reuse, Mark::has_passed) {
+    fn take(&self, size: usize, key: StreamKey) -> Result<Taken<Mark>> {
+        if let Some(taken) = self.state().take(size, key) {
             return Ok(taken);
         }
-        if !state.slabs.recut(size) {
-            let full = || no_room(CALL, size, format!("the pool may hold {} bytes", self.max_size));
-            let chunk_size = state.slabs.growth(size, self.max_size).ok_or_else(full)?;
-            let chunk = allocate_pinned(CALL, &self.context, PinnedOptions::default(), chunk_size)?;
-            state.slabs.add(chunk.host_pointer.expose_provenance() as u64, chunk_size, size);
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread's growth, or a free, may have been enough.
+        if let Some(taken) = self.state().take(size, key) {
+            return Ok(taken);
         }
-        let taken = state.slabs.take(size, key, reuse, Mark::has_passed);
-        taken.ok_or_else(|| no_room(CALL, size, "a new chunk has no block of this size".into()))
+        let full = || no_room(CALL, size, format!("the pool may hold {} bytes", self.max_size));
+        let chunk_size = self.state().slabs.growth(size, self.max_size).ok_or_else(full)?;
+        let chunk = allocate_pinned(CALL, &self.context, PinnedOptions::default(), chunk_size)?;
+        let mut state = self.state();
+        state.slabs.add(chunk.host_pointer.expose_provenance() as u64, chunk_size, size);
+        state.take(size, key).ok_or_else(|| no_room(CALL, size, "a new chunk has no block of this size".into()))
     }
 
-    /// Waits for what freed blocks wait for, and frees all empty chunks.
-    fn reclaim(&self, state: &mut State) -> Result<()> {
-        state.slabs.marks().try_for_each(Mark::wait)?;
-        self.release(state, 0)
+    /// Waits for what freed blocks wait for, and frees all empty chunks. Blocks are freed meanwhile: the work may wait for
+    /// a thread that does so.
+    fn reclaim(&self) -> Result<()> {
+        let passed = || {
+            let state = self.state();
+            state.slabs.marks().try_fold(true, |passed, mark| Ok(passed && mark.is_over()?))
+        };
+        waiting::poll(&CALL, Target::context(&self.context), Duration::MAX, passed)?;
+        self.release(self.state(), 0)
     }
 
-    fn release(&self, state: &mut State, keep: usize) -> Result<()> {
+    fn release(&self, mut state: Locked<'_, State>, keep: usize) -> Result<()> {
         let settled = state.slabs.settle(Mark::has_passed);
         settled.into_iter().for_each(|mark| state.keep(mark));
         let chunks = state.slabs.release(keep);
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        let _current = self.context.bind()?;
+        // The free may wait for the device.
+        drop(state);
         // SAFETY: no block of the chunk is allocated, and what used them is done; the policy has forgotten it.
-        let free = |base: u64| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize)) };
+        let free =
+            |base: u64| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize), None) };
         // Each is tried, and the first error told.
         chunks.into_iter().map(free).fold(Ok(()), Result::and)
     }
@@ -256,6 +270,13 @@ impl SlabPool {
 }
 
 impl State {
+    /// A block of what is free, if there is one.
+    fn take(&mut self, size: usize, key: StreamKey) -> Option<Taken<Mark>> {
+        let reuse = self.reuse;
+        let taken = self.slabs.take(size, key, reuse, Mark::has_passed);
+        taken.or_else(|| self.slabs.recut(size).then(|| self.slabs.take(size, key, reuse, Mark::has_passed)).flatten())
+    }
+
     fn key(&mut self, stream: &Stream) -> StreamKey {
         let serial = if stream.raw() == CU_STREAM_PER_THREAD {
             self.next_serial += 1;
@@ -297,7 +318,8 @@ impl Drop for SlabPool {
         self.context.end("ending a pool of page-locked memory", |_| {
             let waited = state.slabs.marks().map(Mark::wait).fold(Ok(()), Result::and);
             // SAFETY: the pool's memory is all freed, since each block holds the pool, and what used it is done or broken.
-            let free = |base| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize)) };
+            let free =
+                |base| unsafe { free_pinned(&self.context, ptr::with_exposed_provenance_mut(base as usize), None) };
             state.slabs.chunks().map(free).fold(waited, Result::and)
         });
     }

@@ -1,0 +1,43 @@
+//! Copies out of frames, in stream order.
+
+use super::Frame;
+use crate::buffer::Access;
+use crate::error::call;
+use crate::range::resolve;
+use crate::resource::Kind;
+use crate::{Buffer, Error, Result};
+use bytemuck::AnyBitPattern;
+use core::ops::RangeBounds;
+
+impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Copies a range of an open frame, in bytes, to the elements from `offset` on, in order of this buffer's home stream. The
+    /// stream waits until the frame is published, and then copies: all that it is given from now on waits too.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the frame, is no whole number of elements, or does not fit at `offset`. The home stream
+    /// is of another context than the frame's ring, or captures a graph. The ring was dropped; the driver refuses.
+    #[doc(alias("cuMemcpyHtoD", "cuMemcpyHtoDAsync"))]
+    pub fn copy_from_frame(&mut self, offset: usize, frame: &Frame, range: impl RangeBounds<usize>) -> Result<()> {
+        const CALL: &str = "Buffer::copy_from_frame";
+        let from = resolve(CALL, range, frame.size())?;
+        if !from.len().is_multiple_of(size_of::<T>()) {
+            let (what, value) = ("the range's length", from.len());
+            return Err(Error::Misaligned { call: CALL, what, value, multiple: size_of::<T>() });
+        }
+        let to = self.span(CALL, offset, from.len() / size_of::<T>())?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        frame.wait_on(self.stream())?;
+        let (to, source) = (self.address(to.start), frame.device_pointer() + from.start as u64);
+        let copied = self.in_order(|home| {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            // SAFETY: both ranges lie within their memory. The buffer's is freed after the copy in stream order, the frame's
+            // is neither written nor freed before the event that `note_read` records.
+            unsafe { call!(cuda.cuMemcpyAsync(to, source, from.len(), home.raw())) }
+        });
+        // Also after an error: whatever was begun reads the frame.
+        copied.and(frame.note_read(CALL, self.stream()))
+    }
+}

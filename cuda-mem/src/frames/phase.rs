@@ -1,0 +1,137 @@
+//! Who may touch an open frame, and when its waiters are released. Policy without CUDA and without `unsafe`.
+
+/// The CPU's side of a slot.
+///
+/// The ring may be dropped while a frame of it is open, on another thread or forgotten. Its waiters are released then, but
+/// never while the CPU writes the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No frame is open. What waited for the last one was released.
+    #[default]
+    Shut,
+    /// A frame is open, and the CPU may begin to write it.
+    Open,
+    /// The CPU writes.
+    Writing,
+    /// The CPU writes, and the ring was dropped meanwhile.
+    Condemned,
+}
+
+/// Whether the caller has to release what waits for the frame, now.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Release {
+    Now,
+    No,
+}
+
+impl Phase {
+    /// A frame begins.
+    pub fn open(&mut self) {
+        debug_assert_eq!(*self, Phase::Shut);
+        *self = Phase::Open;
+    }
+
+    /// Whether the frame is still the CPU's.
+    pub fn is_open(self) -> bool {
+        self != Phase::Shut
+    }
+
+    /// The CPU is about to write. Refused, by `false`, where the ring was dropped.
+    pub fn begin_write(&mut self) -> bool {
+        let open = self.is_open();
+        if open {
+            *self = Phase::Writing;
+        }
+        open
+    }
+
+    /// The CPU has written.
+    pub fn end_write(&mut self) -> Release {
+        let condemned = *self == Phase::Condemned;
+        *self = if condemned { Phase::Shut } else { Phase::Open };
+        if condemned { Release::Now } else { Release::No }
+    }
+
+    /// The frame ends: it is published, or dropped.
+    pub fn end(&mut self) -> Release {
+        match core::mem::take(self) {
+            Phase::Shut => Release::No,
+            Phase::Open | Phase::Writing | Phase::Condemned => Release::Now,
+        }
+    }
+
+    /// The ring is dropped.
+    pub fn close(&mut self) -> Release {
+        match *self {
+            Phase::Shut | Phase::Condemned => Release::No,
+            Phase::Writing => {
+                *self = Phase::Condemned;
+                Release::No
+            }
+            Phase::Open => {
+                *self = Phase::Shut;
+                Release::Now
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way in which a frame's owner and the drop of the ring can follow each other.
+    #[test]
+    fn waiters_are_released_once_and_never_while_the_cpu_writes() {
+        // What the owner does, in order; `close` comes before any one of these, or after all, or never.
+        let write = ["begin", "end write"];
+        for writes in 0..3 {
+            let owner: Vec<&str> = write.iter().cycle().take(2 * writes).copied().chain(["end"]).collect();
+            for close_at in 0..=owner.len() + 1 {
+                let (mut phase, mut released, mut writing, mut refused) = (Phase::default(), 0, false, false);
+                phase.open();
+                for (index, step) in owner.iter().chain(&["nothing"]).enumerate() {
+                    if index == close_at && phase.close() == Release::Now {
+                        assert!(!writing, "{writes} {close_at}");
+                        released += 1;
+                    }
+                    let release = match *step {
+                        "begin" => {
+                            writing = phase.begin_write();
+                            refused |= !writing;
+                            assert_eq!(writing, released == 0, "the CPU writes what no device reads yet");
+                            Release::No
+                        }
+                        "end write" if writing => {
+                            writing = false;
+                            phase.end_write()
+                        }
+                        "end" => phase.end(),
+                        _ => Release::No,
+                    };
+                    released += usize::from(release == Release::Now);
+                }
+                assert_eq!(released, 1, "{writes} {close_at}");
+                assert!(!phase.is_open());
+                assert!(!refused || close_at < owner.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_forgotten_frame_is_released_by_the_ring() {
+        let mut phase = Phase::default();
+        phase.open();
+        assert!(phase.begin_write());
+        assert_eq!(phase.end_write(), Release::No);
+        assert_eq!((phase.close(), phase.close()), (Release::Now, Release::No));
+    }
+
+    #[test]
+    fn a_ring_releases_nothing_where_no_frame_is_open() {
+        let mut phase = Phase::default();
+        assert_eq!(phase.close(), Release::No);
+        assert_eq!(phase.end(), Release::No);
+    }
+}

@@ -1,0 +1,112 @@
+//! The device work that reads a slot.
+
+use crate::beside_captures::RelaxedCalls;
+use crate::{Event, Result, Stream};
+use cuda_sys::CUresult;
+
+/// Streams whose work reads the slot, each with an event after the last of it.
+///
+/// The event is recorded at once. Recorded later, it would come after work that the stream was given since, such as a wait
+/// for the next frame.
+#[derive(Default)]
+pub(super) struct Reads {
+    marks: Vec<Mark>,
+    /// Streams that got no event yet, because the driver failed.
+    unmarked: Vec<Stream>,
+    /// A graph may read the slot at any time.
+    captured: bool,
+}
+
+struct Mark {
+    stream: Stream,
+    event: Event,
+    outstanding: bool,
+}
+
+impl Reads {
+    /// Remembers the work given to `stream` so far. If the driver gives no event now, one is recorded when somebody asks.
+    pub fn note(&mut self, stream: &Stream) {
+        match self.mark(stream) {
+            Ok(()) => {}
+            Err(error) if is_of_a_capture(&error) => self.captured = true,
+            Err(_) if self.unmarked.contains(stream) => {}
+            Err(_) => self.unmarked.push(stream.clone()),
+        }
+    }
+
+    fn mark(&mut self, stream: &Stream) -> Result<()> {
+        if stream.is_capturing()? {
+            self.captured = true;
+            return Ok(());
+        }
+        let index = match self.marks.iter().position(|mark| mark.stream == *stream) {
+            Some(index) => index,
+            None => {
+                let event = Event::new(stream.context())?;
+                self.marks.push(Mark { stream: stream.clone(), event, outstanding: false });
+                self.marks.len() - 1
+            }
+        };
+        let mark = &mut self.marks[index];
+        mark.event.record(stream)?;
+        // Another thread may have begun a capture since: then the event marks nothing, and a question to it fails. Captures of
+        // other streams are not disturbed.
+        let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
+        mark.outstanding = !mark.event.is_done()?;
+        Ok(())
+    }
+
+    /// Whether work on the slot was recorded in a graph.
+    pub fn captured(&self) -> bool {
+        self.captured
+    }
+
+    /// Whether all of it is done. An error is no answer: the work may go on.
+    pub fn is_over(&mut self) -> Result<bool> {
+        self.settle()?;
+        for mark in &mut self.marks {
+            if mark.outstanding {
+                let _relaxed = RelaxedCalls::begin(mark.event.context().driver())?;
+                mark.outstanding = !mark.event.is_done()?;
+            }
+            if mark.outstanding {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for all of it. After an error it may go on.
+    pub fn wait(&mut self) -> Result<()> {
+        self.settle()?;
+        for mark in &mut self.marks {
+            if mark.outstanding {
+                mark.event.finish()?;
+                mark.outstanding = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets work given to `stream` from now on wait for all of it.
+    pub fn order_before(&mut self, stream: &Stream) -> Result<()> {
+        self.settle()?;
+        self.marks.iter().filter(|mark| mark.outstanding).try_for_each(|mark| stream.wait(&mark.event))
+    }
+
+    /// Records the events that are missing.
+    fn settle(&mut self) -> Result<()> {
+        while let Some(stream) = self.unmarked.last().cloned() {
+            self.mark(&stream)?;
+            self.unmarked.pop();
+        }
+        Ok(())
+    }
+}
+
+/// Whether the driver refuses because the stream captures, or the event was recorded in a capture.
+fn is_of_a_capture(error: &crate::Error) -> bool {
+    // All codes that have to do with captures lie in this range.
+    let codes = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.0..=CUresult::CUDA_ERROR_CAPTURED_EVENT.0;
+    error.driver_code().is_some_and(|code| codes.contains(&code.0))
+}

@@ -1,0 +1,190 @@
+//! Whose turn it is: which slots rest, and in which order they are taken. Policy without CUDA and without `unsafe`.
+
+use std::collections::BTreeMap;
+
+/// What a ring has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FrameRingStatistics {
+    /// How many frames were taken.
+    pub taken: u64,
+    /// How many frames were published.
+    pub published: u64,
+    /// How many frames were dropped without being published.
+    pub abandoned: u64,
+    /// How many frames are open now. Forgotten ones count.
+    pub open: usize,
+    /// How many slots are not used any more, because a graph may read them.
+    pub lost: usize,
+    /// How often a frame was asked for while device work still read the oldest one: overruns.
+    pub overruns: u64,
+}
+
+/// A slot that was taken out of its rest, and the place in the order that it had.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub slot: usize,
+    age: u64,
+}
+
+/// How a frame ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Published,
+    Abandoned,
+}
+
+/// A slot rests, is claimed (somebody asks whether its device work is done), is open, or is lost.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// The slots at rest by the time at which they came to rest.
+    resting: BTreeMap<u64, usize>,
+    clock: u64,
+    claimed: usize,
+    figures: FrameRingStatistics,
+}
+
+impl Turns {
+    pub fn new(slots: usize) -> Self {
+        let resting: BTreeMap<u64, usize> = (0u64..).zip(0..slots).collect();
+        Self { clock: slots as u64, resting, claimed: 0, figures: FrameRingStatistics::default() }
+    }
+
+    /// Takes the slot that has rested longest; none where no slot rests.
+    pub fn claim(&mut self) -> Option<Claim> {
+        let (age, slot) = self.resting.pop_first()?;
+        self.claimed += 1;
+        Some(Claim { slot, age })
+    }
+
+    /// Device work reads the slot, or nobody can say: it rests on, at the place that it had.
+    pub fn put_back(&mut self, claim: &Claim) {
+        self.claimed -= 1;
+        self.resting.insert(claim.age, claim.slot);
+    }
+
+    /// Opens a frame in the slot, and gives the frame's number: 1 for the first.
+    pub fn open(&mut self, _claim: Claim) -> u64 {
+        self.claimed -= 1;
+        self.figures.open += 1;
+        self.figures.taken += 1;
+        self.figures.taken
+    }
+
+    /// The frame of a slot ends. The slot rests; or it is lost.
+    pub fn end(&mut self, slot: usize, end: End, lost: bool) {
+        self.figures.open -= 1;
+        match end {
+            End::Published => self.figures.published += 1,
+            End::Abandoned => self.figures.abandoned += 1,
+        }
+        if lost {
+            self.figures.lost += 1;
+        } else {
+            self.resting.insert(self.clock, slot);
+            self.clock += 1;
+        }
+    }
+
+    /// A frame was asked for, and device work read the oldest slot.
+    pub fn overrun(&mut self) {
+        self.figures.overruns += 1;
+    }
+
+    /// How many slots are open, or may be in a moment.
+    pub fn in_use(&self) -> usize {
+        self.figures.open + self.claimed
+    }
+
+    pub fn statistics(&self) -> FrameRingStatistics {
+        self.figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Claim,
+        PutBack(prop::sample::Index),
+        Open(prop::sample::Index),
+        End(prop::sample::Index, bool, bool),
+        Overrun,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let index = any::<prop::sample::Index>;
+        let step = prop_oneof![
+            4 => Just(Step::Claim),
+            2 => index().prop_map(Step::PutBack),
+            3 => index().prop_map(Step::Open),
+            3 => (index(), any::<bool>(), prop::bool::weighted(0.1)).prop_map(|(i, p, l)| Step::End(i, p, l)),
+            1 => Just(Step::Overrun),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 512 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// Against a list of slots in the order in which they came to rest.
+        #[test]
+        fn slots_are_taken_in_the_order_of_their_rest_and_none_twice(slots in 1usize..6, steps in steps()) {
+            let mut turns = Turns::new(slots);
+            let mut resting: Vec<(u64, usize)> = (0u64..).zip(0..slots).collect();
+            let (mut claimed, mut open) = (Vec::<Claim>::new(), Vec::new());
+            let mut figures = FrameRingStatistics::default();
+            let mut clock = slots as u64;
+            for step in steps {
+                match step {
+                    Step::Claim => {
+                        let expected = (!resting.is_empty()).then(|| resting.remove(0));
+                        let claim = turns.claim();
+                        prop_assert_eq!(claim.as_ref().map(|claim| (claim.age, claim.slot)), expected);
+                        claimed.extend(claim);
+                    }
+                    Step::PutBack(which) if !claimed.is_empty() => {
+                        let claim = claimed.swap_remove(which.index(claimed.len()));
+                        turns.put_back(&claim);
+                        resting.push((claim.age, claim.slot));
+                        resting.sort_unstable();
+                    }
+                    Step::Open(which) if !claimed.is_empty() => {
+                        let claim = claimed.swap_remove(which.index(claimed.len()));
+                        open.push(claim.slot);
+                        figures.taken += 1;
+                        prop_assert_eq!(turns.open(claim), figures.taken);
+                    }
+                    Step::End(which, publish, lost) if !open.is_empty() => {
+                        let slot = open.swap_remove(which.index(open.len()));
+                        turns.end(slot, if publish { End::Published } else { End::Abandoned }, lost);
+                        figures.published += u64::from(publish);
+                        figures.abandoned += u64::from(!publish);
+                        figures.lost += usize::from(lost);
+                        if !lost {
+                            resting.push((clock, slot));
+                            clock += 1;
+                        }
+                    }
+                    Step::Overrun => {
+                        turns.overrun();
+                        figures.overruns += 1;
+                    }
+                    _ => {}
+                }
+                figures.open = open.len();
+                prop_assert_eq!(turns.statistics(), figures);
+                prop_assert_eq!(turns.in_use(), open.len() + claimed.len());
+                prop_assert_eq!(resting.len() + turns.in_use() + figures.lost, slots);
+                prop_assert_eq!(figures.taken, figures.published + figures.abandoned + figures.open as u64);
+            }
+        }
+    }
+}

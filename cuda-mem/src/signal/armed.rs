@@ -1,0 +1,256 @@
+//! Which streams wait for which signals, for those who report waits and for calls that must not wait for such streams.
+
+use super::state::{Kind, Signal};
+use super::uses::{Use, What};
+use crate::Driver;
+use crate::beside_captures::relaxed;
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// How many waits and kernels the logs of all signals hold.
+static ARMED: AtomicUsize = AtomicUsize::new(0);
+/// The signals that streams have waited for, or kernels used. Ends of signals do not touch it: a forked process, in which they
+/// end too, may have a copy that is locked for ever.
+static SIGNALS: Mutex<Vec<Weak<Signal>>> = Mutex::new(Vec::new());
+
+/// Counts a wait or a kernel while it lives.
+pub(super) struct Counted(());
+
+impl Counted {
+    pub fn new() -> Self {
+        ARMED.fetch_add(1, Ordering::Release);
+        Self(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        ARMED.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Adds a signal that streams wait for.
+pub(super) fn register(signal: &Arc<Signal>) {
+    let mut signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+    if signals.len() == signals.capacity() {
+        signals.retain(|signal| signal.strong_count() != 0);
+    }
+    signals.push(Arc::downgrade(signal));
+}
+
+/// The signals of a context that were used.
+fn of(context: (usize, Option<u64>)) -> Vec<Arc<Signal>> {
+    let signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+    signals.iter().filter_map(Weak::upgrade).filter(|signal| signal.context().name() == context).collect()
+}
+
+/// A stream that waits for a signal. Its text is `flag "ready": value 3, needs >= 4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ArmedWait {
+    title: Box<str>,
+    state: State,
+    closed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The stream waits until the word compares.
+    Word { value: u64, sign: &'static str, wanted: u64 },
+    /// A kernel of the stream uses the word, and may wait for it.
+    WordOfKernel { value: u64 },
+    /// A kernel of the stream uses the ring, and may wait for items or for room.
+    RingOfKernel { pushed: u32, popped: u32 },
+}
+
+impl fmt::Display for ArmedWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, state, closed } = self;
+        match state {
+            State::Word { value, sign, wanted } => write!(f, "{title}: value {value}, needs {sign} {wanted}"),
+            State::WordOfKernel { value } => write!(f, "{title}: value {value}, used by a kernel that may wait for it"),
+            State::RingOfKernel { pushed, popped } => {
+                write!(f, "{title}: {pushed} items pushed, {popped} popped, used by a kernel that may wait for it")
+            }
+        }?;
+        if *closed { f.write_str(" (dropped)") } else { Ok(()) }
+    }
+}
+
+/// What a use waits for now, if it does.
+fn waits(signal: &Signal, used: &Use) -> Option<State> {
+    match used.what {
+        What::Wait { comparison, value } => {
+            let word = signal.word();
+            let waits = !signal.holds(comparison, word, value);
+            waits.then_some(State::Word { value: word, sign: comparison.sign(), wanted: value })
+        }
+        What::Kernel if signal.kind() == Kind::Ring => {
+            let (pushed, popped) = signal.indices();
+            Some(State::RingOfKernel { pushed, popped })
+        }
+        What::Kernel => Some(State::WordOfKernel { value: signal.word() }),
+        What::Write { .. } => None,
+    }
+}
+
+/// What a stream of a context waits for now, or any of its streams, as far as flags, counters and rings tell. All are given as
+/// numbers: the driver's handle of the stream, and [`Context::name`].
+///
+/// It makes no call of the driver, which may not answer a thread that watches others. So a wait that a stream has passed may be
+/// told of when its word was written again since. Signals that another thread uses at the moment are left out.
+pub(crate) fn describe(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<ArmedWait> {
+    if ARMED.load(Ordering::Acquire) == 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for signal in of(context) {
+        let Some(log) = signal.try_log() else { continue };
+        let here = log.uses().iter().filter(|used| stream.is_none_or(|raw| used.place.stream.raw().addr() == raw));
+        for state in here.filter_map(|used| waits(&signal, used)) {
+            let wait = ArmedWait { title: signal.title(), state, closed: signal.is_closed() };
+            if !found.contains(&wait) {
+                found.push(wait);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a stream of the context waits for a word that the CPU may have to write, or a kernel runs that may. Without any
+/// waits it is one look at a counter.
+pub(crate) fn armed_anywhere(driver: &Driver, context: (usize, Option<u64>)) -> bool {
+    if ARMED.load(Ordering::Acquire) == 0 {
+        return false;
+    }
+    let _relaxed = relaxed(driver);
+    of(context).iter().any(|signal| {
+        // Whoever has the log may be adding a wait.
+        let Some(mut log) = signal.try_log() else { return true };
+        let _ = log.mark();
+        let (done, _) = log.take_done();
+        let armed = log.uses().iter().any(|used| waits(signal, used).is_some());
+        drop(log);
+        drop(done);
+        armed
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::{Comparison, Flag, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
+    use crate::{Driver, Error, Result, Stream};
+    use core::time::Duration;
+
+    fn texts(stream: &Stream) -> Vec<String> {
+        let waits = describe(stream.context().name(), Some(stream.raw().addr()));
+        waits.iter().map(ToString::to_string).collect()
+    }
+
+    /// A context and a stream of the test's own: other tests' signals are not seen.
+    fn stream() -> Result<Stream> {
+        Stream::new(&Driver::software()?.device(0)?.create_context()?)
+    }
+
+    #[test]
+    fn a_wait_is_described_until_the_stream_has_passed_it() -> Result<()> {
+        let stream = stream()?;
+        let context = stream.context();
+        let signals = Signals::new(context)?;
+        assert!(!armed_anywhere(context.driver(), context.name()) && texts(&stream).is_empty());
+        let (ready, other) = (signals.flag::<u32>(Waiter::Device)?.named("ready"), Stream::new(context)?);
+        ready.store(3);
+        ready.wait_on(&stream, Comparison::AtLeast, 4)?;
+        assert_eq!(texts(&stream), ["flag \"ready\": value 3, needs >= 4"]);
+        assert!(armed_anywhere(context.driver(), context.name()) && texts(&other).is_empty());
+        let late = stream.synchronize_for(Duration::from_millis(5)).expect_err("nobody has written 4").to_string();
+        assert!(late.contains("queued work waits for flag \"ready\": value 3, needs >= 4"), "{late}");
+        ready.store(4);
+        assert!(texts(&stream).is_empty(), "it passes by itself");
+        stream.synchronize()?;
+        ready.store(0);
+        assert!(!armed_anywhere(context.driver(), context.name()) && texts(&stream).is_empty(), "it has passed");
+
+        let mut pieces = signals.counter::<u64>()?.named("pieces");
+        pieces.wait_on(&stream, 2)?;
+        pieces.add(1);
+        assert_eq!(texts(&stream), ["counter \"pieces\": value 1, needs >= 2"]);
+        pieces.add(1);
+        assert!(!armed_anywhere(context.driver(), context.name()), "its value says so");
+        stream.synchronize()
+    }
+
+    #[test]
+    fn signals_without_names_are_numbered() -> Result<()> {
+        let stream = stream()?;
+        let flag = Signals::new(stream.context())?.flag::<u64>(Waiter::Device)?;
+        flag.wait_on(&stream, Comparison::AnyBit, 6)?;
+        let text = texts(&stream).concat();
+        assert!(text.starts_with("flag #") && text.ends_with(": value 0, needs any bit of 6"), "{text}");
+        flag.store(2);
+        stream.synchronize()
+    }
+
+    #[test]
+    fn a_ring_and_a_flag_of_a_kernel_are_described_while_it_runs() -> Result<()> {
+        let stream = stream()?;
+        let context = stream.context();
+        let signals = Signals::new(context)?;
+        let mut requests = signals.ring_to_device::<u64>(8)?.named("requests");
+        let sum: Flag<u64> = signals.flag(Waiter::Cpu)?;
+        SignalKernels::of(context)?.sum_ring(&requests, &sum, Duration::ZERO, &stream)?;
+        requests.push(5)?;
+        while texts(&stream)[0] != "ring \"requests\": 1 items pushed, 1 popped, used by a kernel that may wait for it"
+        {
+            std::thread::yield_now();
+        }
+        assert!(texts(&stream)[1].ends_with("value 0, used by a kernel that may wait for it"));
+        assert!(armed_anywhere(context.driver(), context.name()));
+        drop(requests);
+        stream.synchronize()?;
+        assert_eq!((sum.load(), armed_anywhere(context.driver(), context.name())), (5, false));
+        Ok(())
+    }
+
+    /// As in a program that waits in turns: the log of waits must not grow with their number.
+    #[test]
+    fn a_hundred_thousand_waits_leave_few_entries() -> Result<()> {
+        let stream = stream()?;
+        let signals = Signals::new(stream.context())?;
+        let (flag, mut count, done) =
+            (signals.flag::<u32>(Waiter::Device)?, signals.counter::<u32>()?, signals.device_counter::<u32>()?);
+        let rounds = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+        for round in 1..=rounds {
+            flag.wait_on(&stream, Comparison::Equal, round)?;
+            count.wait_on(&stream, round)?;
+            done.store_on(&stream, round)?;
+            flag.store(round);
+            count.add(1);
+            done.wait(round, &WaitPolicy::default())?;
+        }
+        assert!(flag.state().log().uses().len() <= 128);
+        stream.synchronize()
+    }
+
+    #[test]
+    fn a_closed_flag_says_so_and_its_stream_is_told() -> Result<()> {
+        let stream = stream()?;
+        let flag = Signals::new(stream.context())?.flag::<u32>(Waiter::Device)?.named("go");
+        let (clone, policy) = (flag.clone(), WaitPolicy::default());
+        let waiter = std::thread::spawn(move || clone.wait(Comparison::Equal, 9, &policy));
+        flag.wait_on(&stream, Comparison::Equal, 9)?;
+        flag.close();
+        let told = |error: Error| match error {
+            Error::Signal(error) => matches!(*error, SignalError::Closed { .. }),
+            _ => false,
+        };
+        assert!(waiter.join().expect("no panic").is_err_and(told), "although the library has written 9");
+        assert!(flag.wait_on(&stream, Comparison::Equal, 1).is_err_and(told));
+        assert!(flag.store_on(&stream, 1).is_err_and(told));
+        let text = stream.synchronize().expect_err("nobody wrote 9").to_string();
+        assert!(text.starts_with("flag \"go\" was dropped while stream"), "{text}");
+        assert!(text.contains("to be equal to 0x9 (it was 0x0)"), "{text}");
+        stream.synchronize()
+    }
+}

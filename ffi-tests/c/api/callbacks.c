@@ -1,0 +1,145 @@
+/* The program's functions that the library calls when something fails: what they call may fail in the same way. */
+#include "test.h"
+
+static int logged;
+static cudamem_status logged_status;
+
+/* Fails itself, in every way that a log can. */
+static void on_log(cudamem_status status, const char *message, void *user)
+{
+    cudamem_text null_text = {0};
+    const char *characters;
+    CHECK(message[0] != 0 && user == &logged);
+    CHECK(cudamem_last_error() == status && strcmp(cudamem_last_error_message(), message) == 0);
+    logged_status = status;
+    logged++;
+    FAILS(cudamem_device_get_count(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_text_get(null_text, &characters, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
+}
+
+static void logs(void)
+{
+    cudamem_text text;
+    OK(cudamem_describe(&text));
+    OK(cudamem_text_destroy(text));
+    OK(cudamem_set_log(on_log, &logged));
+    for (int round = 1; round <= 3; round++) {
+        CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE);
+        CHECK(logged == round && logged_status == CUDAMEM_ERROR_INVALID_HANDLE);
+        /* What the function did in vain does not hide the failure that it was told of. */
+        CHECK(cudamem_last_error() == CUDAMEM_ERROR_INVALID_HANDLE);
+        CHECK(strstr(cudamem_last_error_message(), "cudamem_text_destroy") != NULL);
+    }
+    OK(cudamem_set_log(NULL, NULL));
+    CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE && logged == 3);
+}
+
+/* Guarded memory in which something was written after its free: an error of a drop, once it is let go. */
+static cudamem_resource damaged(struct rig rig)
+{
+    cudamem_resource pinned, guarded;
+    cudamem_buffer buffer;
+    void *host = NULL;
+    OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
+    OK(cudamem_resource_create_guarded(pinned, NULL, &guarded));
+    OK(cudamem_buffer_allocate(guarded, 100, rig.stream, &buffer));
+    OK(cudamem_buffer_get_host_pointer(buffer, &host));
+    OK(cudamem_buffer_destroy(buffer));
+    OK(cudamem_stream_synchronize(rig.stream));
+    ((volatile unsigned char *)host)[7] = 1;
+    OK(cudamem_resource_destroy(pinned));
+    return guarded;
+}
+
+struct drops {
+    cudamem_resource inner;
+    int told;
+};
+
+static void on_drop_error(cudamem_status status, const char *message, void *user)
+{
+    struct drops *drops = user;
+    CHECK(status == CUDAMEM_ERROR_DAMAGED && message[0] != 0);
+    drops->told++;
+    OK(cudamem_resource_release_quarantine(drops->inner)); /* another error of a drop */
+}
+
+static void drop_errors(struct rig rig)
+{
+    struct drops drops = {damaged(rig), 0};
+    cudamem_resource outer = damaged(rig), again = damaged(rig);
+    OK(cudamem_set_drop_error_callback(on_drop_error, &drops));
+    OK(cudamem_resource_release_quarantine(outer));
+    CHECK(drops.told >= 1);
+    int once = drops.told;
+    OK(cudamem_resource_release_quarantine(again));
+    CHECK(drops.told == 2 * once);
+    OK(cudamem_set_drop_error_callback(NULL, NULL));
+    OK(cudamem_resource_destroy(again));
+    OK(cudamem_resource_destroy(outer));
+    OK(cudamem_resource_destroy(drops.inner));
+}
+
+struct hungry {
+    struct rig rig;
+    cudamem_resource resource;
+    int calls;
+};
+
+/* Allocates where there is nothing left. */
+static bool allocate_more(struct hungry *hungry)
+{
+    cudamem_buffer buffer;
+    hungry->calls++;
+    FAILS(cudamem_buffer_allocate(hungry->resource, 1 << 20, hungry->rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
+    return hungry->calls < 3;
+}
+
+static bool on_out_of_memory(size_t requested, size_t available, uint32_t attempt, void *user)
+{
+    (void)requested, (void)available, (void)attempt;
+    return allocate_more(user);
+}
+
+static bool on_retry(const char *message, uint32_t attempt, void *user)
+{
+    (void)message, (void)attempt;
+    return allocate_more(user);
+}
+
+static void memory_that_is_out(struct rig rig)
+{
+    struct hungry hungry = {rig, {0}, 0};
+    cudamem_resource device, limit;
+    cudamem_buffer buffer;
+    OK(cudamem_resource_create_device(rig.context, &device));
+    cudamem_pool_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.maximum = options.smallest_growth = options.largest_growth = 1 << 16;
+    options.initial = 1 << 16;
+    options.on_out_of_memory = on_out_of_memory;
+    options.user = &hungry;
+    OK(cudamem_pool_create(device, &options, &hungry.resource));
+    FAILS(cudamem_buffer_allocate(hungry.resource, 1 << 20, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
+    CHECK(hungry.calls == 3);
+    OK(cudamem_resource_destroy(hungry.resource));
+
+    hungry.calls = 0;
+    OK(cudamem_resource_create_limit(device, 1000, &limit));
+    OK(cudamem_resource_create_retry(limit, 10, on_retry, &hungry, &hungry.resource));
+    FAILS(cudamem_buffer_allocate(hungry.resource, 1 << 20, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
+    CHECK(hungry.calls == 3);
+    OK(cudamem_resource_destroy(hungry.resource));
+    OK(cudamem_resource_destroy(limit));
+    OK(cudamem_resource_destroy(device));
+}
+
+void case_callbacks(void)
+{
+    logs();
+    struct rig rig = rig_open();
+    drop_errors(rig);
+    memory_that_is_out(rig);
+    rig_close(rig);
+}

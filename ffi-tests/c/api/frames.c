@@ -1,0 +1,138 @@
+/* Rings of frames. */
+#include "test.h"
+
+enum { SIZE = 1000 };
+
+static void check_arrived(cudamem_buffer arrived, unsigned char value)
+{
+    unsigned char bytes[SIZE];
+    OK(cudamem_buffer_read(arrived, 0, bytes, SIZE));
+    for (int index = 0; index < SIZE; index++) {
+        CHECK(bytes[index] == value);
+    }
+}
+
+static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals signals, cudamem_buffer arrived)
+{
+    cudamem_frame_ring ring;
+    cudamem_frame frame, other;
+    uint64_t number = 0, address = 0;
+    void *bytes = NULL;
+    unsigned char value[SIZE];
+    bool done = true;
+    OK(cudamem_frame_ring_create(memory, signals, 2, SIZE, &ring));
+    for (int round = 1; round <= 6; round++) {
+        memset(value, round, SIZE);
+        OK(cudamem_frame_ring_next(ring, NULL, &frame));
+        OK(cudamem_buffer_copy_from_frame(arrived, 0, frame, 0, SIZE));
+        if (round % 2 == 0) {
+            OK(cudamem_frame_get_host_pointer(frame, &bytes));
+            memset(bytes, round, SIZE);
+        } else {
+            OK(cudamem_frame_write(frame, 0, value, 600));
+            OK(cudamem_frame_flush(frame, 0, 600));
+            OK(cudamem_frame_write(frame, 600, value, 400));
+        }
+        OK(cudamem_stream_is_done(rig.stream, &done));
+        CHECK(!done);
+        OK(cudamem_frame_publish(frame, round == 3 ? NULL : &number));
+        FAILS(cudamem_frame_publish(frame, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
+        CHECK(round == 3 || number == (uint64_t)round);
+        check_arrived(arrived, (unsigned char)round);
+    }
+
+    /* All frames are open: that is no reason to wait. */
+    OK(cudamem_frame_ring_next(ring, NULL, &frame));
+    OK(cudamem_frame_ring_try_next(ring, &other));
+    CHECK(frame.id != 0 && other.id != 0);
+    cudamem_frame none = {1};
+    FAILS(cudamem_frame_ring_next(ring, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(none.id == 1);
+
+    /* Kernels. */
+    OK(cudamem_frame_wait_on(other, rig.stream));
+    OK(cudamem_frame_get_device_pointer(other, &address));
+    CHECK(address != 0);
+    OK(cudamem_frame_record_use(other, rig.stream));
+    OK(cudamem_frame_publish(other, NULL));
+    OK(cudamem_stream_synchronize(rig.stream));
+
+    /* A frame that is destroyed, and a ring that is. */
+    OK(cudamem_frame_wait_on(frame, rig.stream));
+    OK(cudamem_frame_destroy(frame));
+    FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);
+    CHECK(strstr(cudamem_last_error_message(), "was abandoned") != NULL);
+    OK(cudamem_stream_synchronize(rig.stream));
+    cudamem_frame_ring_statistics statistics;
+    memset(&statistics, 0, sizeof statistics);
+    statistics.size = sizeof statistics;
+    OK(cudamem_frame_ring_get_statistics(ring, &statistics));
+    CHECK(statistics.taken == 8 && statistics.published == 7 && statistics.abandoned == 1 && statistics.open == 0);
+    CHECK(statistics.lost == 0);
+
+    OK(cudamem_frame_ring_next(ring, NULL, &frame));
+    OK(cudamem_frame_get_number(frame, &number));
+    CHECK(number == 9);
+    OK(cudamem_buffer_copy_from_frame(arrived, 0, frame, 0, 1));
+    OK(cudamem_frame_flush(frame, 0, SIZE));
+    OK(cudamem_frame_ring_destroy(ring));
+    FAILS(cudamem_buffer_synchronize(arrived), CUDAMEM_ERROR_CLOSED);
+    FAILS(cudamem_frame_write(frame, 0, value, 1), CUDAMEM_ERROR_CLOSED);
+    FAILS(cudamem_frame_publish(frame, NULL), CUDAMEM_ERROR_CLOSED);
+    OK(cudamem_frame_destroy(frame));
+}
+
+void case_frames(void)
+{
+    struct rig rig = rig_open();
+    cudamem_resource device, pinned, mapped, atoms;
+    cudamem_signals signals;
+    cudamem_buffer arrived;
+    cudamem_frame_ring ring;
+    cudamem_frame frame;
+    uint64_t number;
+    void *bytes;
+    OK(cudamem_signals_create(rig.context, 0, &signals));
+    OK(cudamem_resource_create_device(rig.context, &device));
+    OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
+    OK(cudamem_buffer_allocate(device, SIZE, rig.stream, &arrived));
+    frames_of(rig, pinned, signals, arrived);
+    if (cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped) == CUDAMEM_SUCCESS) {
+        frames_of(rig, mapped, signals, arrived);
+        OK(cudamem_resource_destroy(mapped));
+        OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_FORCED_NON_COHERENT, &atoms));
+        frames_of(rig, atoms, signals, arrived);
+        OK(cudamem_resource_destroy(atoms));
+    } else {
+        printf("skipped: frames of mapped memory: %s\n", cudamem_last_error_message());
+    }
+
+    FAILS(cudamem_frame_ring_create(pinned, signals, 0, 1, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_frame_ring_create(pinned, signals, 1, 0, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_frame_ring_create(device, signals, 1, 1, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_frame_ring_create(pinned, signals, 1, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_frame_ring_create(pinned, signals, 1, SIZE, &ring));
+    FAILS(cudamem_frame_ring_next(ring, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_frame_ring_next(ring, NULL, &frame));
+    FAILS(cudamem_frame_write(frame, SIZE, "x", 1), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_frame_flush(frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_buffer_copy_from_frame(arrived, 1, frame, 0, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_buffer_copy_from_frame(arrived, 0, frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_frame_get_number(frame, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_frame_get_host_pointer(frame, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_frame_destroy(frame));
+    FAILS(cudamem_frame_get_number(frame, &number), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_frame_get_host_pointer(frame, &bytes), CUDAMEM_ERROR_INVALID_HANDLE);
+    OK(cudamem_frame_ring_destroy(ring));
+    FAILS(cudamem_frame_ring_next(ring, NULL, &frame), CUDAMEM_ERROR_INVALID_HANDLE);
+    cudamem_frame no_frame = {0};
+    cudamem_frame_ring no_ring = {0};
+    OK(cudamem_frame_destroy(no_frame));
+    OK(cudamem_frame_ring_destroy(no_ring));
+
+    OK(cudamem_buffer_destroy(arrived));
+    OK(cudamem_resource_destroy(pinned));
+    OK(cudamem_resource_destroy(device));
+    OK(cudamem_signals_destroy(signals));
+    rig_close(rig);
+}

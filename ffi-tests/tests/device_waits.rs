@@ -1,0 +1,308 @@
+//! Calls that wait for the whole device, while queued work waits for the CPU. Each part runs in a process of its own, with a
+//! time limit: a hang is a failure. Over whatever driver the environment names.
+
+use cuda_mem::memory::{
+    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory,
+};
+use cuda_mem::{Buffer, Context, Error, Event, MappedResource, Stream};
+use ffi_tests::suite::Outcome;
+use ffi_tests::{Setup, softgpu_leaks};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Longer than any part takes, unless it hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Long enough for other threads to get into their calls.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Runs an ignored test in a process of its own.
+fn ends(part: &str) {
+    let mut program = Command::new(std::env::current_exe().expect("a program has a path"));
+    program.args(["--exact", part, "--ignored", "--nocapture"]).stdin(Stdio::null());
+    let mut child = program.spawn().expect("the program starts");
+    let begin = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("the process is ours") {
+            Some(status) => break Some(status),
+            None if begin.elapsed() > LIMIT => break None,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    if status.is_none() {
+        child.kill().expect("the process is ours");
+        child.wait().expect("the process is ours");
+    }
+    let status = status.unwrap_or_else(|| panic!("{part} hung"));
+    assert!(status.success(), "{part}: {status}");
+}
+
+/// Each part as a test that runs it in a process of its own.
+macro_rules! parts {
+    ($($(#[doc = $doc:literal])* fn $name:ident($setup:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                ends(concat!("parts::", stringify!($name)));
+            }
+        )*
+
+        mod parts {
+            use super::*;
+
+            $(
+                $(#[doc = $doc])*
+                #[test]
+                #[ignore = "may hang: the test of the same name runs it"]
+                fn $name() -> Outcome {
+                    let made = Setup::from_environment()?;
+                    let run = |$setup: &Setup| -> Outcome { $body };
+                    run(&made)?;
+                    made.context.synchronize()?;
+                    assert_eq!(made.context.take_drop_errors().errors, []);
+                    assert_eq!(softgpu_leaks(made), None);
+                    Ok(())
+                }
+            )*
+        }
+    };
+}
+
+/// Lets a stream wait until the CPU says so.
+fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
+    let (open, gate) = channel::<()>();
+    stream.launch_host_function(move || gate.recv().unwrap_or_default())?;
+    Ok(open)
+}
+
+/// One buffer of each sort whose free waits for the device.
+fn plain_memory(context: &Context, home: &Stream) -> Result<Vec<Box<dyn std::any::Any + Send>>, Error> {
+    let registered = RegisteredMemory::new(context, vec![0u8; 1 << 16], RegisterOptions::default())?;
+    Ok(vec![
+        Box::new(Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 1000, home)?),
+        Box::new(Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 1000, home)?),
+        Box::new(Buffer::<u8, _>::zeroed(&ManagedMemory::new(context)?, 1000, home)?),
+        Box::new(registered.buffer(home)?),
+        Box::new(registered),
+    ])
+}
+
+/// How many allocations that a free of which waits the software GPU has; none on others.
+fn live(setup: &Setup) -> Option<usize> {
+    use softgpu::Kind;
+    let plain = [Kind::DeviceMemory, Kind::HostMemory, Kind::ManagedMemory, Kind::RegisteredMemory, Kind::VkgdrMemory];
+    let count = || softgpu::ledger().entries.iter().filter(|entry| plain.contains(&entry.kind)).count();
+    setup.is_software().then(count)
+}
+
+parts! {
+    /// Three tests of one program, as they met on a machine with many cores.
+    fn a_free_on_one_thread_a_host_function_of_another_and_calls_of_a_third(setup) {
+        let context = &setup.context;
+        let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
+        let memory = plain_memory(context, &idle)?;
+        idle.synchronize()?;
+        let open = hold(&held)?;
+        std::thread::scope(|threads| {
+            threads.spawn(|| drop(memory));
+            std::thread::sleep(SOON);
+            // What the host function waits for comes after these calls.
+            let (stream, event) = (Stream::new(context)?, Event::new(context)?);
+            event.record(&stream)?;
+            drop((event, stream));
+            open.send(()).unwrap_or_default();
+            Ok::<_, Error>(())
+        })?;
+        Ok(())
+    }
+
+    fn plain_memory_is_dropped_while_a_stream_waits_for_the_thread_that_drops(setup) {
+        let context = &setup.context;
+        let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
+        // The home stream may be the one that waits, too.
+        for home in [&idle, &held] {
+            let before = live(setup);
+            let memory = plain_memory(context, home)?;
+            home.synchronize()?;
+            let open = hold(&held)?;
+            drop(memory);
+            // The memory is not freed under the work.
+            assert!(live(setup) > before || before.is_none());
+            open.send(())?;
+            // The next quiet moment frees it.
+            context.synchronize()?;
+            assert_eq!(live(setup), before);
+        }
+        Ok(())
+    }
+
+    fn a_close_of_plain_memory_returns_and_frees_later(setup) {
+        let stream = Stream::new(&setup.context)?;
+        let buffer = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 1000, &stream)?;
+        stream.synchronize()?;
+        let open = hold(&stream)?;
+        buffer.close()?;
+        open.send(())?;
+        stream.synchronize()?;
+        // The next allocation is a quiet moment too.
+        let other = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 1000, &stream)?;
+        assert!(live(setup).is_none_or(|live| live == 1));
+        drop(other);
+        Ok(())
+    }
+
+    fn mapped_memory_is_dropped_while_a_stream_waits_for_the_thread_that_drops(setup) {
+        let resource = match MappedResource::new(&setup.context) {
+            Ok(resource) => resource,
+            Err(error) => {
+                println!("skipped: no mapped memory ({error})");
+                return Ok(());
+            }
+        };
+        let stream = Stream::new(&setup.context)?;
+        let memory = resource.allocate(1000)?;
+        let open = hold(&stream)?;
+        drop(memory);
+        open.send(())?;
+        Ok(())
+    }
+
+    fn a_pool_of_pinned_memory_gives_back_while_a_stream_waits_for_the_thread(setup) {
+        let (held, idle) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let mut options = DriverPoolOptions::default();
+        options.release_threshold = 0;
+        let pool = PinnedPool::new(&setup.context, &options)?;
+        let buffer = Buffer::<u8, _>::zeroed(&pool, 1 << 20, &idle)?;
+        idle.synchronize()?;
+        let open = hold(&held)?;
+        drop(buffer);
+        pool.trim_to(0)?;
+        drop(pool);
+        open.send(())?;
+        Ok(())
+    }
+
+    /// A kernel that is first used while a stream waits for the thread that uses it.
+    fn buffers_are_compared_first_while_a_stream_waits(setup) {
+        let (held, idle) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let memory = DeviceMemory::new(&setup.context);
+        let one = Buffer::from_slice(&memory, &[1u8; 1000], &idle)?;
+        let other = Buffer::from_slice(&memory, &[1u8; 1000], &idle)?;
+        let open = hold(&held)?;
+        assert!(one.equals(&other)?);
+        open.send(())?;
+        Ok(())
+    }
+
+    fn kernels_are_loaded_on_request(setup) {
+        setup.context.load_kernels()?;
+        let stream = Stream::new(&setup.context)?;
+        let memory = DeviceMemory::new(&setup.context);
+        let one = Buffer::from_slice(&memory, &[1u8; 1000], &stream)?;
+        assert!(one.equals(&Buffer::from_slice(&memory, &[1u8; 1000], &stream)?)?);
+        Ok(())
+    }
+
+    /// The wait for all work holds no lock that the other thread's calls need.
+    fn a_context_is_synchronized_while_a_host_function_waits_for_another_threads_calls(setup) {
+        let context = &setup.context;
+        let held = Stream::new(context)?;
+        let open = hold(&held)?;
+        std::thread::scope(|threads| {
+            let waiter = threads.spawn(|| context.synchronize());
+            std::thread::sleep(SOON);
+            drop(Stream::new(context)?);
+            drop(Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 1000, &Stream::new(context)?)?);
+            open.send(()).unwrap_or_default();
+            waiter.join().expect("no panic")
+        })?;
+        assert!(held.is_done()?);
+        Ok(())
+    }
+
+    /// A drop that finds another thread destroying something leaves its own to that thread.
+    fn a_context_ends_while_other_threads_destroy_streams(setup) {
+        let owned = setup.context.device().create_context()?;
+        let held = Stream::new(&owned)?;
+        let open = hold(&held)?;
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                // The end of the context waits for the host function.
+                drop((held, owned));
+                ended.store(true, Ordering::Release);
+            });
+            std::thread::sleep(SOON);
+            for _ in 0..10 {
+                drop((Stream::new(&setup.context)?, Event::new(&setup.context)?));
+            }
+            assert!(!ended.load(Ordering::Acquire));
+            open.send(()).unwrap_or_default();
+            Ok::<_, Error>(())
+        })?;
+        assert!(ended.load(Ordering::Acquire));
+        Ok(())
+    }
+
+    /// The last context frees what is left, when its work is done.
+    fn a_context_frees_before_it_ends_what_waited_for_a_quiet_moment(setup) {
+        let owned = setup.context.device().create_context()?;
+        let stream = Stream::new(&owned)?;
+        let memory = plain_memory(&owned, &stream)?;
+        let open = hold(&stream)?;
+        drop((memory, stream));
+        std::thread::scope(|threads| {
+            threads.spawn(|| drop(owned));
+            std::thread::sleep(SOON);
+            open.send(()).unwrap_or_default();
+        });
+        Ok(())
+    }
+
+    /// A panic in a host function ends the wait for it too.
+    fn frees_go_on_after_a_host_function_panicked(setup) {
+        let stream = Stream::new(&setup.context)?;
+        let before = live(setup);
+        let buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 1000, &stream)?;
+        stream.launch_host_function(|| {
+            std::thread::sleep(SOON);
+            panic!("on purpose");
+        })?;
+        drop(buffer);
+        setup.context.synchronize()?;
+        assert_eq!(live(setup), before);
+        assert_eq!(setup.context.take_drop_errors().errors.len(), 1);
+        Ok(())
+    }
+}
+
+/// Needs a small device, which only the software GPU is.
+#[test]
+fn memory_that_waits_for_a_quiet_moment_is_freed_before_memory_runs_out() {
+    ends("runs_out");
+}
+
+#[test]
+#[ignore = "may hang: the test above runs it"]
+fn runs_out() -> Outcome {
+    const SIZE: usize = 60 << 20;
+    if std::env::var_os("CUDA_MEM_LIBCUDA").is_some_and(|library| library != "softgpu") {
+        println!("skipped: needs the software GPU with 100 MiB of memory");
+        return Ok(());
+    }
+    softgpu::configure(softgpu::Settings { memory: 100 << 20, ..Default::default() })?;
+    let driver = cuda_mem::Driver::software()?;
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let memory = DeviceMemory::new(&context);
+    let first = Buffer::<u8, _>::zeroed(&memory, SIZE, &stream)?;
+    let open = hold(&stream)?;
+    drop(first);
+    let refused = Buffer::<u8, _>::uninit(&memory, SIZE, &stream).map(drop);
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    open.send(())?;
+    stream.synchronize()?;
+    drop(Buffer::<u8, _>::uninit(&memory, SIZE, &stream)?);
+    Ok(())
+}

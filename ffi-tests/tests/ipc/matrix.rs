@@ -1,0 +1,380 @@
+//! Every source behind every exporter: what is exported is a whole allocation of its source, or the export is refused by
+//! name. Then memory is allocated anew, and who has the export reaches none of it.
+
+use super::{MIRRORS, Other, Outcome, inverted, nothing_dropped, part, pattern, same, setup, signed};
+use cuda_mem::adaptor::{Aligned, GuardOptions, Guarded, Statistics};
+use cuda_mem::ipc::{Export, Exported, VirtualDescriptor, VirtualExport};
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{
+    Accessibility, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool,
+    ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, SharedBuffer, Stream};
+use ffi_tests::Setup;
+use std::error::Error as StdError;
+
+/// What can export a buffer of a source.
+#[derive(Clone)]
+enum Exporter {
+    /// None.
+    Nothing,
+    /// `SharedBuffer::export`, of a pool's memory or of cuMemAlloc's.
+    DevicePool(DevicePool),
+    PinnedPool(PinnedPool),
+    Plain(DeviceMemory),
+    /// `VirtualMemory::export`.
+    Virtual(VirtualMemory<Any>),
+}
+
+struct Source {
+    name: &'static str,
+    resource: SharedResource,
+    exporter: Exporter,
+}
+
+/// All sources that the machine has.
+fn sources(setup: &Setup) -> Result<Vec<Source>, Error> {
+    let (context, mut all) = (&setup.context, Vec::new());
+    let mut add = |name, made: Result<(SharedResource, Exporter), Error>| match made {
+        Ok((resource, exporter)) => {
+            all.push(Source { name, resource, exporter });
+            Ok(())
+        }
+        Err(error @ (Error::Unsupported { .. } | Error::Vkgdr { .. } | Error::Load(_))) => {
+            println!("skipped: {name}: {error}");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    let (mut shareable, mut virtual_shareable) = (DriverPoolOptions::default(), VirtualOptions::default());
+    (shareable.shareable, virtual_shareable.shareable) = (true, true);
+    let plain = DeviceMemory::new(context);
+    add("DeviceMemory", Ok((plain.share(), Exporter::Plain(plain))))?;
+    let private = DevicePool::new(context, &DriverPoolOptions::default());
+    add("DevicePool", private.map(|pool| (pool.share(), Exporter::Nothing)))?;
+    add(
+        "a shareable DevicePool",
+        DevicePool::new(context, &shareable).map(|pool| (pool.share(), Exporter::DevicePool(pool))),
+    )?;
+    add(
+        "a shareable PinnedPool",
+        PinnedPool::on_numa_node(context, 0, &shareable).map(|pool| (pool.share(), Exporter::PinnedPool(pool))),
+    )?;
+    let virtual_memory = |memory: VirtualMemory<Any>| (memory.share(), Exporter::Virtual(memory));
+    let private = VirtualMemory::new(context, &VirtualOptions::default());
+    add("VirtualMemory", private.map(|memory| (memory.share(), Exporter::Nothing)))?;
+    let made = VirtualMemory::new(context, &virtual_shareable);
+    add("shareable VirtualMemory", made.map(|memory| virtual_memory(memory.into_any())))?;
+    let made = VirtualMemory::host_numa(context, 0, &virtual_shareable);
+    add("shareable VirtualMemory of the host", made.map(|memory| virtual_memory(memory.into_any())))?;
+    add("PinnedMemory", Ok((PinnedMemory::new(context).share(), Exporter::Nothing)))?;
+    add("ManagedMemory", ManagedMemory::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
+    add("MappedResource", MappedResource::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
+    Ok(all)
+}
+
+/// Whether a resource that stands before a source gives whole allocations of it.
+type Before = (&'static str, bool, SharedResource);
+
+fn behind(source: &SharedResource) -> Result<Vec<Before>, Error> {
+    let mut all: Vec<Before> = vec![
+        ("itself", true, source.clone()),
+        ("Statistics", true, Statistics::new(source).share()),
+        ("Aligned by the source", true, Aligned::new(source, 1)?.share()),
+        ("Pool", false, Pool::new(source, &PoolOptions::default())?.share()),
+        ("FixedSizePool", false, FixedSizePool::new(source, SIZE, &FixedSizeOptions::default())?.share()),
+        ("RingPool", false, RingPool::new(source, 64 * SIZE, &RingOptions::default())?.share()),
+        (ALIGNED, false, Aligned::new(source, 8 << 20)?.share()),
+    ];
+    // Red zones are made by device work that not every source takes.
+    if let Ok(guarded) = Guarded::new(source, &GuardOptions::default()) {
+        all.push(("Guarded", false, guarded.share()));
+    }
+    Ok(all)
+}
+
+const SIZE: usize = 8192;
+/// Cuts blocks out of larger ones, but for virtual memory, which aligns so far by itself.
+const ALIGNED: &str = "Aligned";
+
+/// How a buffer is a part of its block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Whole,
+    /// A slice of shared memory.
+    Slice,
+    /// A half, beside one that is shared too.
+    BesideShared,
+    /// A half, beside one that is exclusive.
+    BesideExclusive,
+}
+
+impl Shape {
+    const ALL: [Self; 4] = [Self::Whole, Self::Slice, Self::BesideShared, Self::BesideExclusive];
+
+    /// The buffer, and what is left beside it, which is to be kept.
+    fn of(self, buffer: Buffer<u8, Any>) -> Result<(SharedBuffer<u8, Any>, Beside), Error> {
+        Ok(match self {
+            Shape::Whole => (buffer.into_shared(), Beside::Nothing),
+            Shape::Slice => {
+                let whole = buffer.into_shared();
+                (whole.slice(1000..3000)?, Beside::Shared(whole))
+            }
+            Shape::BesideShared => {
+                let (left, right) = buffer.split_at(SIZE / 2)?;
+                (left.into_shared(), Beside::Shared(right.into_shared()))
+            }
+            Shape::BesideExclusive => {
+                let (left, right) = buffer.split_at(SIZE / 2)?;
+                (left.into_shared(), Beside::Exclusive(right))
+            }
+        })
+    }
+}
+
+#[expect(dead_code, reason = "held, and never looked at")]
+enum Beside {
+    Nothing,
+    Shared(SharedBuffer<u8, Any>),
+    Exclusive(Buffer<u8, Any>),
+}
+
+/// Whether an error names what is wrong, and says what to do.
+fn is_named(error: &Error) -> bool {
+    matches!(error, Error::Unsupported { .. } | Error::InvalidArgument { .. })
+}
+
+/// An export that reaches as much as its maker lets it: the part is forged to be the whole allocation.
+fn widest(exporter: &Exporter, buffer: &SharedBuffer<u8, Any>) -> Result<Export, Box<dyn StdError>> {
+    let pooled = |pool| -> Result<Export, Box<dyn StdError>> {
+        let descriptor = buffer.export()?;
+        let all = signed(&part(&descriptor, 0, descriptor.size())?, pool);
+        Ok(Export::PoolMemory(all))
+    };
+    match exporter {
+        Exporter::Nothing => Err("nothing exports it".into()),
+        Exporter::DevicePool(pool) => pooled(pool.export()?.descriptor()),
+        Exporter::PinnedPool(pool) => pooled(pool.export()?.descriptor()),
+        Exporter::Plain(_) => {
+            let descriptor = buffer.export()?;
+            Ok(Export::DeviceMemory(part(&descriptor, 0, descriptor.size())?))
+        }
+        Exporter::Virtual(memory) => {
+            let (files, descriptor) = memory.export(buffer)?.into_parts();
+            let head = descriptor.descriptor();
+            let mut bytes = part(head, 0, head.size())?.to_bytes().to_vec();
+            bytes.extend_from_slice(&descriptor.to_bytes()[bytes.len()..]);
+            let descriptor = VirtualDescriptor::from_bytes(&bytes)?;
+            Ok(Export::VirtualMemory(VirtualExport::from_parts(files, descriptor)))
+        }
+    }
+}
+
+fn matrix(test: impl Fn(&Setup, &Source, &Before, Shape, &Stream) -> Outcome) -> Outcome {
+    let setup = Setup::from_environment()?;
+    println!("{}", setup.describe());
+    let stream = Stream::new(&setup.context)?;
+    for source in sources(&setup)? {
+        for before in behind(&source.resource)? {
+            for shape in Shape::ALL {
+                test(&setup, &source, &before, shape, &stream)
+                    .map_err(|error| format!("{} behind {}, {shape:?}: {error}", source.name, before.0))?;
+            }
+        }
+    }
+    nothing_dropped(&setup)
+}
+
+#[test]
+fn only_whole_allocations_without_exclusive_parts_are_exported() -> Outcome {
+    matrix(|setup, source, (name, is_whole, resource), shape, stream| {
+        let other = VirtualMemory::new(&setup.context, &VirtualOptions::default()).map(VirtualMemory::into_any);
+        let buffer = Buffer::<u8, Any>::filled(resource, SIZE, 7, stream)?;
+        let (buffer, beside) = shape.of(buffer)?;
+        let aligned = *name == ALIGNED && matches!(source.exporter, Exporter::Virtual(_));
+        let possible = (*is_whole || aligned) && shape != Shape::BesideExclusive;
+        let plainly = !matches!(source.exporter, Exporter::Nothing | Exporter::Virtual(_));
+        let mut answers = vec![("SharedBuffer::export", possible && plainly, buffer.export().map(drop))];
+        if let Exporter::Virtual(memory) = &source.exporter {
+            answers.push(("VirtualMemory::export", possible, memory.export(&buffer).map(drop)));
+        }
+        if let Ok(other) = &other {
+            answers.push(("VirtualMemory::export of another", false, other.export(&buffer).map(drop)));
+        }
+        let mut exported = false;
+        for (exporter, expected, answer) in answers {
+            match answer {
+                Ok(()) if expected => exported = true,
+                Err(error) if !expected && is_named(&error) => {}
+                other => return Err(format!("{exporter} gave {other:?}").into()),
+            }
+        }
+        // A refusal leaves the memory as it was; what was exported stays shared.
+        if shape == Shape::Whole {
+            assert_eq!(buffer.try_into_exclusive().is_err(), exported);
+        }
+        drop(beside);
+        Ok(())
+    })
+}
+
+/// The program of an audit: a block of a pool was exported with all of the pool's region, and later blocks were written
+/// through it.
+#[test]
+fn an_export_reaches_no_memory_that_is_allocated_after_it() -> Outcome {
+    matrix(|setup, source, (name, _, resource), shape, stream| {
+        let keep = Buffer::<u8, Any>::filled(resource, SIZE, 7, stream)?;
+        let (buffer, beside) = shape.of(Buffer::filled(resource, SIZE, 7, stream)?)?;
+        let Ok(export) = widest(&source.exporter, &buffer) else { return Ok(()) };
+        let import = |export: Export| -> Result<SharedBuffer<u8, Any>, Error> {
+            match (&source.exporter, export) {
+                (Exporter::DevicePool(pool), Export::PoolMemory(memory)) => {
+                    Ok(pool.import_buffer::<u8>(&memory, stream)?.into_any())
+                }
+                (Exporter::PinnedPool(pool), Export::PoolMemory(memory)) => {
+                    Ok(pool.import_buffer::<u8>(&memory, stream)?.into_any())
+                }
+                (Exporter::Plain(plain), Export::DeviceMemory(memory)) => {
+                    Ok(plain.import_buffer::<u8>(&memory, stream)?.into_any())
+                }
+                (Exporter::Virtual(memory), Export::VirtualMemory(export)) => memory.import(export, stream),
+                (_, other) => panic!("{other:?}"),
+            }
+        };
+        let mut first = import(export.try_clone()?).ok();
+        drop((buffer, beside));
+        stream.synchronize()?;
+        let anew =
+            (0..3).map(|_| Buffer::<u8, Any>::filled(resource, SIZE, 7, stream)).collect::<Result<Vec<_>, _>>()?;
+        let mut second = import(export).ok();
+        for memory in [&mut first, &mut second].into_iter().flatten() {
+            memory.fill(.., 9)?;
+            memory.synchronize()?;
+        }
+        for buffer in anew.iter().chain([&keep]) {
+            same(name, &buffer.to_vec()?, &[7; SIZE])?;
+        }
+        drop((first, second));
+        stream.synchronize()?;
+        nothing_dropped(setup)
+    })
+}
+
+#[test]
+fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome {
+    let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    let stream = Stream::new(&setup.context)?;
+    for role in MIRRORS {
+        let mut other = Other::start(role)?;
+        for source in sources(&setup)? {
+            let pool = match &source.exporter {
+                Exporter::DevicePool(pool) => Some(pool.export()?),
+                Exporter::Plain(_) => None,
+                // The other process has device memory.
+                Exporter::Virtual(_) if source.resource.accessibility() == Accessibility::DEVICE => None,
+                _ => continue,
+            };
+            if let Some(pool) = pool {
+                other.channel.send(&pool)?;
+            }
+            for (name, is_whole, resource) in behind(&source.resource)? {
+                let neighbours = || Buffer::<u8, Any>::filled(&resource, SIZE, 7, &stream);
+                let (left, memory) =
+                    (neighbours()?, Buffer::<u8, Any>::from_slice(&resource, &pattern(SIZE, 1), &stream)?);
+                let (right, memory) = (neighbours()?, memory.into_shared());
+                let Ok(export) = widest(&source.exporter, &memory) else {
+                    assert!(!is_whole, "{} behind {name}", source.name);
+                    continue;
+                };
+                // All that the export reaches, whatever part it named; then memory that was allocated before and after it.
+                let anew = neighbours()?;
+                let size = export.descriptor().size() as usize;
+                let mut all = pattern(SIZE, 1);
+                other.channel.send(&export)?;
+                let length = other.channel.receive_bytes()?;
+                assert_eq!(length, (size as u64).to_le_bytes());
+                let mut seen = Vec::new();
+                while seen.len() < size {
+                    seen.extend(other.channel.receive_bytes()?);
+                }
+                same("what the other process saw", &seen[..SIZE], &all)?;
+                assert_eq!(other.channel.receive_bytes()?, b"inverted");
+                all = inverted(&all);
+                same("what it wrote", &memory.to_vec()?, &all)?;
+                for buffer in [&left, &right, &anew] {
+                    same("a neighbour", &buffer.to_vec()?, &[7; SIZE])?;
+                }
+            }
+        }
+        other.channel.send_bytes(b"end")?;
+        other.finish()?;
+    }
+    nothing_dropped(&setup)
+}
+
+#[test]
+fn imported_virtual_memory_is_passed_on_whole_and_its_pools_are_not() -> Outcome {
+    let Some(setup) = setup(Feature::SharedPhysicalMemory)? else { return Ok(()) };
+    let stream = Stream::new(&setup.context)?;
+    let mut options = VirtualOptions::default();
+    options.shareable = true;
+    let memory = VirtualMemory::new(&setup.context, &options)?;
+    let buffer = Buffer::from_slice(&memory, &pattern(SIZE, 1), &stream)?.into_shared();
+    let import = memory.import::<u8>(memory.export(&buffer)?, &stream)?;
+    let again = memory.import::<u8>(memory.export(&import.slice(100..200)?)?, &stream)?;
+    same("passed on", &again.to_vec()?, &pattern(SIZE, 1)[100..200])?;
+    assert!(import.export().is_err_and(|error| is_named(&error)), "virtual memory goes by its files");
+    // Its chunk alone is the buffer's.
+    assert!(memory.physical_memory(&buffer)[0].export().is_err_and(|error| is_named(&error)));
+    Ok(())
+}
+
+/// Who was given a pool reaches all of its memory at any time, blocks that are handed out anew too. So there are no slices
+/// of it, which nobody else may write.
+#[test]
+fn host_memory_of_a_shareable_pool_gives_no_slices() -> Outcome {
+    let Some(setup) = setup(Feature::HostNumaPools)? else { return Ok(()) };
+    let (stream, mut options) = (Stream::new(&setup.context)?, DriverPoolOptions::default());
+    options.shareable = true;
+    let pool = match PinnedPool::on_numa_node(&setup.context, 0, &options) {
+        Err(error @ Error::Unsupported { .. }) => {
+            println!("skipped: {error}");
+            return Ok(());
+        }
+        pool => pool?,
+    };
+    assert!(pool.share().accessibility().processes);
+    let refused = |error: Option<Error>| {
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("shareable pool") && text.contains("copy_to_slice"), "{text}");
+    };
+    let over = Pool::new(&pool, &PoolOptions::default())?;
+    let counted = Statistics::new(&over);
+    let fixed = FixedSizePool::new(&pool, SIZE, &FixedSizeOptions::default())?;
+    let ring = RingPool::new(&pool, 64 * SIZE, &RingOptions::default())?;
+    let buffers = [
+        Buffer::<u8, _>::filled(&pool, SIZE, 7, &stream)?,
+        Buffer::<u8, _>::filled(&over, SIZE, 7, &stream)?,
+        Buffer::<u8, _>::filled(&counted, SIZE, 7, &stream)?,
+        Buffer::<u8, _>::filled(&fixed, SIZE, 7, &stream)?,
+        Buffer::<u8, _>::filled(&ring, SIZE, 7, &stream)?,
+        Buffer::<u8, Any>::filled(&pool.share(), SIZE, 7, &stream)?.try_into_kind()?,
+        Buffer::<u8, _>::filled(&pool, SIZE, 7, &stream)?.into_shared().try_into_exclusive()?,
+    ];
+    for mut buffer in buffers {
+        refused(buffer.read(..).err());
+        refused(buffer.write(..).err());
+        refused(buffer.view_mut(&[SIZE as i64])?.read::<u8>().err());
+        buffer.copy_from_slice(10, &[1, 2, 3])?;
+        assert_eq!(buffer.to_vec()?[9..14], [7, 1, 2, 3, 7]);
+        let (mut left, right) = buffer.split_at(100)?;
+        refused(left.read(..).err());
+        refused(HostBuffer::from_buffer(right).err().map(|refused| refused.error));
+    }
+    refused(HostBuffer::<u8>::zeroed(&pool, SIZE).err());
+    // A pool that is not shareable, and virtual memory, of which each buffer is exported alone, give them.
+    let private = PinnedPool::on_numa_node(&setup.context, 0, &DriverPoolOptions::default())?;
+    assert_eq!(Buffer::<u8, _>::filled(&private, 4, 7, &stream)?.read(..)?[..], [7; 4]);
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Memory that the CPU has borrowed, and that it has lent to copies, compared with the work of streams.
+//!
+//! A borrow conflicts with work that is queued while it lasts, and with earlier work whose end the host has not seen.
+//! Whether that work happens to be done does not count. Work behind a wait that nobody sees through (for a word in memory,
+//! for another process) may well come after the borrow, so it is compared when it runs.
+
+use super::{Mark, Races, Touched};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Who has the bytes, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The CPU reads them.
+    Read,
+    /// The CPU writes them; nobody else reads or writes.
+    Write,
+    /// A copy reads them for the CPU, which may read them too. At the end the copy must be done.
+    Source,
+    /// A copy writes them for the CPU. At the end the copy must be done.
+    Destination,
+}
+
+impl Hold {
+    /// What a report calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Hold::Read => "the CPU's borrow to read",
+            Hold::Write => "the CPU's borrow to write",
+            Hold::Source => "the CPU's loan to a copy that reads",
+            Hold::Destination => "the CPU's loan to a copy that writes",
+        }
+    }
+
+    /// Whether work of a device may use the bytes so.
+    fn allows(self, write: bool) -> bool {
+        match self {
+            Hold::Read | Hold::Source => !write,
+            Hold::Write => false,
+            Hold::Destination => true,
+        }
+    }
+
+    fn is_loan(self) -> bool {
+        matches!(self, Hold::Source | Hold::Destination)
+    }
+}
+
+/// Two uses of the same bytes that exclude each other, the later one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub(super) call: &'static str,
+    pub(super) before: &'static str,
+    /// The first byte that both use.
+    pub(super) at: usize,
+}
+
+/// What is borrowed and lent, and work under way that had no known order when it was queued.
+#[derive(Debug, Default)]
+pub(super) struct Borrows {
+    last: u64,
+    held: BTreeMap<u64, (Hold, Range<usize>)>,
+    running: BTreeMap<u64, (&'static str, Vec<(Range<usize>, bool)>)>,
+}
+
+fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
+    let both = one.start.max(other.start)..one.end.min(other.end);
+    (!both.is_empty()).then_some(both)
+}
+
+impl Borrows {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// What the CPU holds of bytes that work uses, and where. A loan of bytes suspends the borrow that they are of.
+    fn against(&self, bytes: &Range<usize>, write: bool) -> Option<(Hold, usize)> {
+        let lent = |both: &Range<usize>| {
+            let holds = self.held.values().filter(|(hold, _)| hold.is_loan() && hold.allows(write));
+            holds.into_iter().any(|(_, lent)| lent.start <= both.start && both.end <= lent.end)
+        };
+        self.held.values().filter(|(hold, _)| !hold.allows(write)).find_map(|(hold, held)| {
+            let both = common(held, bytes)?;
+            (!lent(&both)).then_some((*hold, both.start))
+        })
+    }
+
+    /// Bytes that are freed: nobody holds them any more, not even a borrow that was forgotten.
+    pub(super) fn forget(&mut self, bytes: &Range<usize>) {
+        self.held.retain(|_, (_, held)| common(held, bytes).is_none());
+    }
+}
+
+impl Races {
+    /// Work on bytes whose end the host has not seen: writes, and reads too if they are wanted.
+    fn unseen(&self, bytes: &Range<usize>, reads: bool) -> Option<(Mark, usize)> {
+        let is_over = |mark: &Mark| {
+            !self.lines.contains_key(&mark.queue) || self.host.get(&mark.queue).is_some_and(|seen| *seen >= mark.number)
+        };
+        let before = self.segments.range(..bytes.start).next_back().filter(|(_, segment)| segment.end > bytes.start);
+        before.into_iter().chain(self.segments.range(bytes.clone())).find_map(|(first, segment)| {
+            let read = segment.reads.iter().filter(|_| reads);
+            let mark = segment.write.iter().chain(read).find(|mark| !is_over(mark))?;
+            Some((*mark, bytes.start.max(*first)))
+        })
+    }
+
+    /// Work under way that uses bytes so that the CPU must not.
+    fn under_way(&self, bytes: &Range<usize>, hold: Hold) -> Option<(&'static str, usize)> {
+        self.borrows.running.values().find_map(|(call, touched)| {
+            let clash =
+                touched.iter().filter(|(_, write)| !hold.allows(*write)).find_map(|(one, _)| common(one, bytes))?;
+            Some((*call, clash.start))
+        })
+    }
+
+    /// The CPU takes bytes. A loan is looked at when it ends.
+    pub(super) fn borrow(&mut self, bytes: Range<usize>, hold: Hold) -> (u64, Option<Conflict>) {
+        let conflict = if hold.is_loan() {
+            None
+        } else {
+            let before = self.unseen(&bytes, hold == Hold::Write).map(|(mark, at)| (mark.call, at));
+            let before = before.or_else(|| self.under_way(&bytes, hold));
+            before.map(|(before, at)| Conflict { call: hold.name(), before, at })
+        };
+        let number = self.borrows.number();
+        self.borrows.held.insert(number, (hold, bytes));
+        (number, conflict)
+    }
+
+    /// A borrow or a loan ends. After a loan, its copy must be done: unless another loan of bytes that are only read goes
+    /// on, there is no such work.
+    pub(super) fn give_back(&mut self, number: u64) -> Option<Conflict> {
+        let (hold, bytes) = self.borrows.held.remove(&number)?;
+        if !hold.is_loan() {
+            return None;
+        }
+        let shared = |other: &(Hold, Range<usize>)| other.0.is_loan() && common(&other.1, &bytes).is_some();
+        let reads = !self.borrows.held.values().any(shared);
+        let (mark, at) = self.unseen(&bytes, reads)?;
+        Some(Conflict { call: hold.name(), before: mark.call, at })
+    }
+
+    /// Whether work may use bytes, as far as the CPU's borrows go.
+    pub(super) fn against_borrows(&self, touched: &[Touched], call: &'static str) -> Option<(Conflict, usize)> {
+        touched.iter().enumerate().find_map(|(place, one)| {
+            let (hold, at) = self.borrows.against(&one.bytes, one.write)?;
+            Some((Conflict { call, before: hold.name(), at }, place))
+        })
+    }
+
+    /// Work runs whose order was not known when it was queued.
+    pub(super) fn run(&mut self, touched: &[Touched], call: &'static str) -> (u64, Option<(Conflict, usize)>) {
+        let conflict = self.against_borrows(touched, call);
+        let number = self.borrows.number();
+        let bytes = touched.iter().map(|one| (one.bytes.clone(), one.write)).collect();
+        self.borrows.running.insert(number, (call, bytes));
+        (number, conflict)
+    }
+
+    /// It has run.
+    pub(super) fn ran(&mut self, number: u64) {
+        self.borrows.running.remove(&number);
+    }
+}

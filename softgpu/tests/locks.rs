@@ -1,0 +1,268 @@
+//! What waits for what: calls that wait for all work hold the context's lock, and threads end after their default streams.
+#![allow(
+    clippy::unwrap_used,
+    clippy::macro_metavars_in_unsafe,
+    reason = "a test may panic; its calls into the table are all unsafe"
+)]
+
+mod common;
+
+use common::{Machine, machine};
+use cuda_sys::*;
+use softgpu::Settings;
+use std::ffi::c_void;
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Long enough for a call that does not wait.
+const SOON: Duration = Duration::from_millis(100);
+/// Longer than anything here takes, unless it hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+fn become_current(m: &Machine, context: usize) {
+    assert_eq!(cu!(m, cuCtxSetCurrent(ptr::without_provenance_mut(context))), 0);
+}
+
+fn current(m: &Machine) -> usize {
+    let mut context = ptr::null_mut();
+    assert_eq!(cu!(m, cuCtxGetCurrent(&mut context)), 0);
+    context.addr()
+}
+
+fn load(m: &Machine) -> CUmodule {
+    let mut module = ptr::null_mut();
+    assert_eq!(cu!(m, cuModuleLoadData(&mut module, c"softgpu kernels".as_ptr().cast())), 0);
+    module
+}
+
+fn find(m: &Machine, module: CUmodule, name: &std::ffi::CStr) -> CUfunction {
+    let mut function = ptr::null_mut();
+    assert_eq!(cu!(m, cuModuleGetFunction(&mut function, module, name.as_ptr())), 0);
+    function
+}
+
+/// Whether `behind` returns while another thread is in `waiting`, which waits for a host function.
+fn returns_beside(m: &Machine, waiting: impl FnOnce() + Send, behind: impl FnOnce() + Send) -> bool {
+    let (context, stream) = (current(m), m.stream(1));
+    let (open, gate) = mpsc::channel::<()>();
+    m.launch(stream, move || gate.recv().unwrap_or_default());
+    let (waited, passed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let returned = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            become_current(m, context);
+            waiting();
+            waited.store(true, Ordering::Release);
+        });
+        std::thread::sleep(SOON);
+        assert!(!waited.load(Ordering::Acquire), "it did not wait for the host function");
+        threads.spawn(|| {
+            become_current(m, context);
+            behind();
+            passed.store(true, Ordering::Release);
+        });
+        std::thread::sleep(SOON);
+        let returned = passed.load(Ordering::Acquire);
+        open.send(()).unwrap();
+        returned
+    });
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    returned
+}
+
+#[test]
+fn calls_that_wait_for_all_work_hold_the_lock_meanwhile() {
+    let m = machine(Settings::default());
+    let (plain, managed) = (m.alloc(64), {
+        let mut address = 0;
+        assert_eq!(cu!(m, cuMemAllocManaged(&mut address, 64, 1)), 0);
+        address
+    });
+    let pinned = m.host(64).as_mut_ptr().addr();
+    let mut own = vec![0u8; 4096];
+    let registered = own.as_mut_ptr().addr();
+    assert_eq!(cu!(m, cuMemHostRegister_v2(own.as_mut_ptr().cast(), 4096, 0)), 0);
+    let module = load(&m).addr();
+    let at = ptr::without_provenance_mut::<c_void>;
+    let free_plain = || assert_eq!(cu!(m, cuMemFree_v2(plain)), 0);
+    let free_managed = || assert_eq!(cu!(m, cuMemFree_v2(managed)), 0);
+    let free_pinned = || assert_eq!(cu!(m, cuMemFreeHost(at(pinned))), 0);
+    let unregister = || assert_eq!(cu!(m, cuMemHostUnregister(at(registered))), 0);
+    let load_more = || assert!(!load(&m).is_null());
+    let first_use = || assert!(!find(&m, ptr::without_provenance_mut(module), c"fill_bytes").is_null());
+    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
+    let waiting: [&(dyn Fn() + Sync); 7] =
+        [&free_plain, &free_managed, &free_pinned, &unregister, &load_more, &first_use, &synchronize];
+    for wait in waiting {
+        let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
+        assert!(!returns_beside(&m, wait, end_a_stream));
+    }
+    // A kernel that is loaded needs no lock.
+    first_use();
+    drop(own);
+    m.finish();
+}
+
+#[test]
+fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
+    let m = machine(Settings::default());
+    let mut event = ptr::null_mut();
+    assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+    let (stream, idle, event) = (m.stream(1).addr(), m.stream(1).addr(), event.addr());
+    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
+    let at = |handle| -> CUstream { ptr::without_provenance_mut(handle) };
+    let end_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(at(stream))), 0);
+    let end_event = || assert_eq!(cu!(m, cuEventDestroy_v2(ptr::without_provenance_mut(event))), 0);
+    let allocate = || assert_eq!(cu!(m, cuMemFree_v2(m.alloc(64))), 0);
+    let load_more = || assert!(!load(&m).is_null());
+    let need_it: [&(dyn Fn() + Sync); 4] = [&end_stream, &end_event, &allocate, &load_more];
+    for behind in need_it {
+        assert!(!returns_beside(&m, synchronize, behind));
+    }
+    let ask = || assert_eq!(cu!(m, cuStreamQuery(at(idle))), 0);
+    let wait = || assert_eq!(cu!(m, cuStreamSynchronize(at(idle))), 0);
+    let do_not: [&(dyn Fn() + Sync); 2] = [&ask, &wait];
+    for beside in do_not {
+        assert!(returns_beside(&m, synchronize, beside));
+    }
+    assert_eq!(cu!(m, cuStreamDestroy_v2(at(idle))), 0);
+    m.finish();
+
+    // Without locks nothing waits behind anything.
+    let m = machine(Settings { locks: false, ..Settings::default() });
+    let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
+    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
+    assert!(returns_beside(&m, synchronize, end_a_stream));
+    m.finish();
+}
+
+/// Starts an ignored test in a process of its own.
+fn start(test: &str, locks: &str) -> Child {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", test, "--ignored", "--nocapture"]).env("SOFTGPU_TEST_LOCKS", locks);
+    program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Whether a process ends well within a time; it is ended if it does not.
+fn ends_within(child: &mut Child, limit: Duration) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < limit {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.success();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
+}
+
+/// Three threads, as three tests in one program: one frees pinned memory, one has a host function wait for it, and makes
+/// a stream before it lets the function go on.
+#[test]
+#[ignore = "may hang: a test below runs it"]
+fn part_deadlock() {
+    let locks = std::env::var("SOFTGPU_TEST_LOCKS").unwrap() == "1";
+    let m = machine(Settings { locks, ..Settings::default() });
+    let (pinned, context) = (m.host(64).as_mut_ptr().addr(), current(&m));
+    let stream = m.stream(1);
+    let (open, gate) = mpsc::channel::<()>();
+    m.launch(stream, move || gate.recv().unwrap_or_default());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            become_current(&m, context);
+            assert_eq!(cu!(m, cuMemFreeHost(ptr::without_provenance_mut(pinned))), 0);
+        });
+        std::thread::sleep(SOON);
+        let other = m.stream(1);
+        open.send(()).unwrap();
+        assert_eq!(cu!(m, cuStreamDestroy_v2(other)), 0);
+    });
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    m.finish();
+}
+
+#[test]
+fn a_free_that_waits_for_a_host_function_that_waits_for_a_call_never_ends() {
+    assert!(ends_within(&mut start("part_deadlock", "0"), LONG), "without locks it ends");
+    assert!(!ends_within(&mut start("part_deadlock", "1"), Duration::from_secs(2)), "with locks it hangs");
+}
+
+#[test]
+fn a_thread_ends_after_the_work_of_its_default_stream() {
+    let m = machine(Settings::default());
+    let context = current(&m);
+    let (open, gate) = mpsc::channel::<()>();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let worker = threads.spawn(|| {
+            become_current(&m, context);
+            m.launch(CU_STREAM_PER_THREAD, move || gate.recv().unwrap_or_default());
+        });
+        threads.spawn(|| {
+            worker.join().unwrap();
+            ended.store(true, Ordering::Release);
+        });
+        std::thread::sleep(SOON);
+        assert!(!ended.load(Ordering::Acquire), "the thread ended before its stream");
+        open.send(()).unwrap();
+    });
+    assert!(ended.load(Ordering::Acquire));
+    m.finish();
+}
+
+#[test]
+#[ignore = "ends the process: a test below runs it"]
+fn part_exit() {
+    static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(ptr::null_mut());
+    extern "C" fn at_exit() {
+        // SAFETY: it was leaked below.
+        let m = unsafe { &*MACHINE.load(Ordering::Acquire) };
+        // The test ran on another thread.
+        assert_eq!(current(m), 0);
+        let mut context = ptr::null_mut();
+        assert_eq!(cu!(m, cuDevicePrimaryCtxRetain(&mut context, 0)), 0);
+        assert_eq!(cu!(m, cuCtxSetCurrent(context)), 0);
+        assert_eq!(current(m), context.addr());
+        let memory = m.alloc(64);
+        assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 64, CU_STREAM_PER_THREAD)), 0);
+        assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+        println!("freed at exit");
+    }
+    MACHINE.store(Box::leak(Box::new(machine(Settings::default()))), Ordering::Release);
+    // SAFETY: the function takes nothing, and does not unwind where its assertions hold.
+    assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
+}
+
+#[test]
+fn the_driver_serves_functions_of_atexit() {
+    let mut child = start("part_exit", "1");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut said).unwrap();
+    assert!(ends_within(&mut child, LONG), "{said}");
+    assert!(said.contains("freed at exit"), "{said}");
+}
+
+#[test]
+fn the_host_lends_no_more_memory_than_it_has() {
+    let m = machine(Settings::default());
+    // SAFETY: these ask for numbers.
+    let whole = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) * libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let (mut host, mut managed) = (ptr::null_mut(), 0);
+    for size in [whole + 1, 1 << 46] {
+        assert_eq!(cu!(m, cuMemHostAlloc(&mut host, size, 0)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
+        assert_eq!(cu!(m, cuMemAllocHost_v2(&mut host, size)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
+        assert_eq!(cu!(m, cuMemAllocManaged(&mut managed, size, 1)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
+    }
+    // Together too; and what was freed can be had again.
+    for _ in 0..2 {
+        assert_eq!(cu!(m, cuMemHostAlloc(&mut host, whole / 3 * 2, 0)), 0);
+        assert_eq!(cu!(m, cuMemAllocManaged(&mut managed, whole / 2, 1)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
+        assert_eq!(cu!(m, cuMemFreeHost(host)), 0);
+        assert_eq!(cu!(m, cuMemAllocManaged(&mut managed, whole / 2, 1)), 0);
+        assert_eq!(cu!(m, cuMemFree_v2(managed)), 0);
+    }
+    m.finish();
+}
