@@ -145,7 +145,8 @@ impl Context {
         (self.inner.raw.addr(), self.inner.id)
     }
 
-    /// Makes the context current on this thread until the guard ends; then the one before is current again.
+    /// Makes the context current on this thread until the guard ends; then the one before is current again. A guard that is
+    /// forgotten leaves it current on this thread, below what is bound later; nothing else depends on the guard's end.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

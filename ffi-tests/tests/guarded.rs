@@ -5,13 +5,15 @@ use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, Kind, PinnedMemory, ResourceHandle, SharedResource, kind,
+    Accessibility, Block, DeviceMemory, DevicePool, DriverPoolOptions, Kind, MemoryResource, PinnedMemory,
+    ResourceHandle, SharedResource, kind,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Context, Error, MappedResource, Stream};
 use ffi_tests::sources::{self, failures_of_four_threads};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
+use std::sync::Arc;
 
 fn settings(red_zone: usize, quarantine: usize) -> GuardOptions {
     let mut settings = GuardOptions::default();
@@ -332,6 +334,66 @@ fn many_threads_share_a_guard() -> Outcome {
         };
         let failed = failures_of_four_threads(one);
         assert_eq!((failed, guarded.check()?), (vec![], vec![]));
+        Ok(())
+    })
+}
+
+/// Pinned memory that says of itself that flushes move larger atoms.
+#[derive(Debug)]
+struct Coarse {
+    memory: SharedResource,
+    atom: usize,
+}
+
+// SAFETY: the blocks are those of another resource.
+unsafe impl MemoryResource for Coarse {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block, Error> {
+        self.memory.allocate(size, alignment, stream)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.memory.deallocate(block, stream) }
+    }
+
+    fn context(&self) -> &Context {
+        self.memory.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.memory.accessibility()
+    }
+
+    fn atom(&self, _block: Block) -> usize {
+        self.atom
+    }
+}
+
+#[test]
+fn guarded_blocks_share_no_atom_of_any_size() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        for atom in [1, 256, 512, 1024, 4096] {
+            let coarse: SharedResource = Arc::new(Coarse { memory: PinnedMemory::new(&setup.context).share(), atom });
+            // A pool divides what the guard gives it at multiples of the atom, from its beginning on.
+            let guarded = Guarded::new(&coarse, &settings(256, 0))?;
+            let pool = Pool::new(&guarded, &PoolOptions::default())?;
+            let buffers: Vec<_> =
+                (0..4).map(|_| Buffer::<u8, _>::zeroed(&pool, 300, &stream)).collect::<Result<_, _>>()?;
+            let mut owners: Vec<(usize, usize)> = Vec::new();
+            for (owner, buffer) in buffers.iter().enumerate() {
+                let start = buffer.host_pointer_if_any().ok_or("pinned memory has an address")?.addr();
+                owners.extend((start / atom..=(start + buffer.len() - 1) / atom).map(|atom| (atom, owner)));
+            }
+            owners.sort_unstable();
+            assert!(owners.windows(2).all(|pair| pair[0].0 != pair[1].0), "atoms of {atom} bytes: {owners:?}");
+            // The zones too: a guard's own fills flush whole atoms.
+            let single = Buffer::<u8, _>::zeroed(&guarded, 100, &stream)?;
+            let start = single.host_pointer_if_any().ok_or("pinned memory has an address")?.addr();
+            assert_eq!(start % atom, 0, "atoms of {atom} bytes");
+            drop((buffers, single, pool));
+            stream.synchronize()?;
+        }
         Ok(())
     })
 }

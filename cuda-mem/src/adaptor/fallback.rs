@@ -150,6 +150,11 @@ unsafe impl MemoryResource for Pair {
         unsafe { self.giver_of(start).invalidate(start, length) }
     }
 
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.giver_of(start).begin_write(start, length) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         self.giver_of(start).flush(start, length)
     }

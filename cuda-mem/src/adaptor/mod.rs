@@ -156,6 +156,11 @@ unsafe impl<A: Adapt> MemoryResource for Before<A> {
         unsafe { self.upstream.invalidate(start, length) }
     }
 
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.begin_write(start, length) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         self.upstream.flush(start, length)
     }

@@ -24,8 +24,9 @@ pub(super) struct Allocation {
     processes: AtomicBool,
     /// Freed already, or handed out.
     ended: bool,
-    /// A flush failed: there may be writes of the CPU that no device has seen.
-    unposted: AtomicBool,
+    /// How many writes of the CPU there may be that no device has seen: guards that have not ended, and flushes that
+    /// failed.
+    unposted: AtomicUsize,
 }
 
 /// Where memory came from, and who frees it.
@@ -57,7 +58,7 @@ impl Allocation {
             exclusive: AtomicUsize::new(0),
             processes: AtomicBool::new(false),
             ended: false,
-            unposted: AtomicBool::new(false),
+            unposted: AtomicUsize::new(0),
         }
     }
 
@@ -96,26 +97,60 @@ impl Allocation {
     /// Posts the CPU's writes of a range that lies within, in bytes.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
-            Origin::Resource(resource) if length != 0 => {
-                resource.flush(start, length).inspect_err(|_| self.unposted.store(true, Ordering::Relaxed))
-            }
+            Origin::Resource(resource) if length != 0 => resource.flush(start, length).inspect_err(|_| {
+                self.unposted.fetch_add(1, Ordering::Relaxed);
+            }),
             _ => Ok(()),
         }
     }
 
-    /// Waits for the work, and posts what a failed flush left: whoever has the block then needs to do neither before it is
+    /// Makes a range that lies within ready for writes of the CPU. Gives what [`end_write`](Self::end_write) needs.
+    ///
+    /// # Safety
+    ///
+    /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
+    pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        match &self.origin {
+            Origin::Resource(resource) if length != 0 => {
+                // SAFETY: this function's contract.
+                let remembered = unsafe { resource.begin_write(start, length) }?;
+                if remembered {
+                    self.unposted.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(remembered)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether no write of the CPU waits to be posted, but for guards that are alive.
+    #[inline]
+    pub fn is_posted(&self) -> bool {
+        self.unposted.load(Ordering::Relaxed) == 0
+    }
+
+    /// Posts the writes that [`begin_write`](Self::begin_write) began.
+    pub fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {
+        self.flush(start, length)?;
+        if remembered {
+            self.unposted.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits for the work, and posts what no flush did: whoever has the block then needs to do neither before it is
     /// freed.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
             self.home.drain()?;
         }
         match &self.origin {
-            Origin::Resource(resource) if self.unposted.load(Ordering::Relaxed) => self.post_leftovers(resource),
+            Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
             _ => Ok(()),
         }
     }
 
-    /// Posts what a failed flush left, when the work so far is done. Else it would be posted at some time over what the
+    /// Posts what failed flushes and forgotten guards left, when the work so far is done. Else it would be posted at some time over what the
     /// device wrote for the memory's next user. While that fails, the memory is not freed.
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
@@ -145,7 +180,7 @@ impl Allocation {
         }
         match &self.origin {
             Origin::Resource(resource) => {
-                let unposted = self.unposted.load(Ordering::Relaxed);
+                let unposted = !self.is_posted();
                 if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
                     // SAFETY: as in `free`.
                     unsafe { resource.deallocate(self.block, &self.home) }?;
@@ -221,7 +256,7 @@ impl Allocation {
             exposed: AtomicU64::new(*self.exposed.get_mut()),
             exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
             ended: core::mem::replace(&mut self.ended, true),
-            unposted: AtomicBool::new(*self.unposted.get_mut()),
+            unposted: AtomicUsize::new(*self.unposted.get_mut()),
             processes: AtomicBool::new(*self.processes.get_mut()),
         }
     }

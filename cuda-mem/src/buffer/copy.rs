@@ -188,6 +188,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         work: impl FnOnce(&crate::Stream) -> Result<()>,
     ) -> Result<()> {
         let (home, other) = (self.stream(), source.stream());
+        source.post_forgotten()?;
         if home == other {
             let begun = self.in_order(work);
             source.mark_busy();
@@ -203,6 +204,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Does work on the home stream.
     pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+        self.post_forgotten()?;
         let begun = work(self.stream());
         self.mark_busy();
         begun

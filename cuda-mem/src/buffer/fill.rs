@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::host_copy;
+use crate::host_copy::Stores;
 use crate::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::NoUninit;
@@ -97,12 +97,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     fn fill_by_cpu(&self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         self.synchronize()?;
         let start = self.host_address().wrapping_add(range.start);
+        let mut stores = Stores::begin();
         for index in 0..range.len() {
             let element = start.wrapping_add(index).cast::<u8>();
             // SAFETY: the element lies within the memory, which the CPU addresses; whoever holds a slice of the CPU's
             // borrows the buffer.
-            unsafe { host_copy::store(pattern.as_ptr(), element, size_of::<T>()) };
+            unsafe { stores.store(pattern.as_ptr(), element, size_of::<T>()) };
         }
+        drop(stores);
         self.flush_bytes(start.cast(), range.len() * size_of::<T>())
     }
 

@@ -40,10 +40,13 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     {
         const CALL: &str = "Buffer::write";
         let range = self.resolve(CALL, range)?;
-        self.fetch(CALL, &range)?;
-        let (start, count) = self.slice_parts(&range);
-        let borrowed = Borrowed::to_write(start, count * size_of::<T>());
-        Ok(HostWrite { buffer: self, range, borrowed })
+        self.hold.allocation().check_slices(CALL)?;
+        self.settle()?;
+        let (start, length) = self.bytes_of(&range);
+        // SAFETY: as in `fetch`.
+        let remembered = unsafe { self.hold.allocation().begin_write(start, length) }?;
+        let borrowed = Borrowed::to_write(start, length);
+        Ok(HostWrite { buffer: self, range, remembered, borrowed })
     }
 
     fn fetch(&self, call: &'static str, range: &Range<usize>) -> Result<()> {
@@ -51,17 +54,18 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         self.settle()?;
         match self.resource() {
             Some(resource) if !range.is_empty() => {
-                let start = self.host_pointer().wrapping_add(range.start).cast();
+                let (start, length) = self.bytes_of(range);
                 // SAFETY: the buffer is the one value that reaches the memory, and who calls has borrowed it exclusively; parts
                 // share no atom.
-                unsafe { resource.invalidate(start, range.len() * size_of::<T>()) }
+                unsafe { resource.invalidate(start, length) }
             }
             _ => Ok(()),
         }
     }
 
-    fn post(&self, range: &Range<usize>) -> Result<()> {
-        self.flush_bytes(self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+    /// Where a range of elements begins, and how long it is, in bytes.
+    fn bytes_of(&self, range: &Range<usize>) -> (*mut u8, usize) {
+        (self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
     }
 
     /// The CPU reads a range now.
@@ -80,6 +84,24 @@ impl<T, K: HostAccessible> Buffer<T, K> {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Posts what a guard wrote that was forgotten, before device work: it would overwrite that work's writes later.
+    #[inline]
+    pub(super) fn post_forgotten(&self) -> Result<()> {
+        if self.hold.allocation().is_posted() { Ok(()) } else { self.post_all() }
+    }
+
+    #[cold]
+    fn post_all(&self) -> Result<()> {
+        match self.resource() {
+            Some(resource) if !self.is_empty() => {
+                self.settle()?;
+                // SAFETY: the range is the buffer's, which is borrowed here, so none of its guards is alive; parts share no atom.
+                unsafe { resource.invalidate(self.host_address().cast(), self.size()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Posts the CPU's writes of a range of the memory, in bytes, which the CPU addresses.
     pub(crate) fn flush_bytes(&self, start: *mut u8, length: usize) -> Result<()> {
         self.hold.allocation().flush(start, length)
@@ -117,10 +139,17 @@ impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
 pub struct HostWrite<'buffer, T, K: HostAccessible> {
     buffer: &'buffer Buffer<T, K>,
     range: Range<usize>,
+    /// What the allocation's `begin_write` gave.
+    remembered: bool,
     borrowed: Borrowed,
 }
 
 impl<T, K: HostAccessible> HostWrite<'_, T, K> {
+    fn post(&self) -> Result<()> {
+        let (start, length) = self.buffer.bytes_of(&self.range);
+        self.buffer.hold.allocation().end_write(start, length, self.remembered)
+    }
+
     /// Ends the guard.
     ///
     /// # Errors
@@ -129,7 +158,7 @@ impl<T, K: HostAccessible> HostWrite<'_, T, K> {
     pub fn finish(self) -> Result<()> {
         let mut guard = ManuallyDrop::new(self);
         let _borrowed = core::mem::take(&mut guard.borrowed);
-        guard.buffer.post(&guard.range)
+        guard.post()
     }
 }
 
@@ -159,7 +188,7 @@ impl<T, K: HostAccessible> fmt::Debug for HostWrite<'_, T, K> {
 
 impl<T, K: HostAccessible> Drop for HostWrite<'_, T, K> {
     fn drop(&mut self) {
-        if let Err(error) = self.buffer.post(&self.range) {
+        if let Err(error) = self.post() {
             self.buffer.context().drop_errors().push("flushing the writes of a guard", error);
         }
     }

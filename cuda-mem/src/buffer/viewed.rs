@@ -21,8 +21,14 @@ pub(crate) trait Viewed: Send + Sync {
     fn mark_busy(&self);
     /// Waits for the device work, if there may be any.
     fn settle(&self) -> Result<()>;
-    /// Posts the CPU's writes of a range that lies within.
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()>;
+    /// Makes a range that lies within ready for writes of the CPU. Gives what `end_write` needs.
+    ///
+    /// # Safety
+    ///
+    /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool>;
+    /// Posts the writes that `begin_write` began.
+    fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()>;
 }
 
 impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
@@ -66,8 +72,13 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
         self.settle()
     }
 
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.flush_bytes(start, length)
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: this function's contract.
+        unsafe { self.hold.allocation().begin_write(start, length) }
+    }
+
+    fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {
+        self.hold.allocation().end_write(start, length, remembered)
     }
 }
 

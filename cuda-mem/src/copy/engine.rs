@@ -3,12 +3,12 @@
 use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 use super::cache::{Identity, ProfileCache};
 use super::choice::Choice;
+use super::host_memory;
 use super::job::{CpuCopy, Job};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
-use super::{Posted, host_memory};
 use crate::borrowed::Borrowed;
 use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::host_copy;
@@ -47,7 +47,6 @@ pub(super) const LARGE: usize = 1 << 20;
 ///
 /// | call | when it returns |
 /// |---|---|
-/// | [`post`](Self::post) | the source is free again; the bytes may still be in the CPU |
 /// | [`write`](Self::write) | device work given to the driver from now on sees the bytes |
 /// | [`write_complete`](Self::write_complete) | the bytes are in the device's memory: kernels that run already, and other devices, see them, once they look past their own caches |
 /// | [`write_on`](Self::write_on) | the source is free again; later work of that stream sees the bytes |
@@ -56,8 +55,8 @@ pub(super) const LARGE: usize = 1 << 20;
 ///
 /// A kernel that runs while the CPU stores sees the stores in no order that may be relied on, as with gdrcopy: PCIe keeps
 /// the order of the writes that leave the CPU, but write-combining buffers leave it in any order, and one large store may
-/// arrive in parts. Data before a flag needs a fence between the two, [`Posted::visible`], and a kernel that reads both as
-/// volatile or with system scope.
+/// arrive in parts. Data before a flag needs a fence between the two, which each `write` ends with, and a kernel that reads
+/// both as volatile or with system scope.
 #[derive(Clone)]
 pub struct CopyEngine {
     pub(super) inner: Arc<Inner>,
@@ -113,16 +112,23 @@ impl CopyEngine {
         T: NoUninit,
         M: CopyMemory<T>,
     {
-        const CALL: &str = "CopyEngine::write";
-        let place = memory.place(CALL, offset, source.len())?;
+        self.write_for("CopyEngine::write", memory, offset, source)
+    }
+
+    #[inline]
+    fn write_for<T, M>(&self, call: &'static str, memory: &M, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+        M: CopyMemory<T>,
+    {
+        let place = memory.place(call, offset, source.len())?;
         if place.memory == Memory::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
             memory.settle()?;
-            // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source is no part of it.
+            // SAFETY: the place lies within the memory, which the callers borrow exclusively, so the source is no part of it.
             unsafe { host_copy::store(source.as_ptr().cast(), place.host, place.size) };
-            host_copy::store_fence();
             return Ok(());
         }
-        self.write_large(CALL, memory, &place, source, &CopyOptions::default())
+        self.write_large(call, memory, &place, source, &CopyOptions::default())
     }
 
     /// As [`write`](Self::write), as the caller decides.
@@ -151,35 +157,16 @@ impl CopyEngine {
         T: NoUninit,
         M: CopyMemory<T>,
     {
-        self.post(memory, offset, source)?.complete();
-        Ok(())
-    }
-
-    /// Begins a write: the source is free again when this returns, and what comes of the bytes is the caller's to say, once
-    /// for several writes. See [`Posted`].
-    ///
-    /// # Errors
-    ///
-    /// As [`write`](Self::write).
-    pub fn post<'memory, T, M>(&self, memory: &'memory mut M, offset: usize, source: &[T]) -> Result<Posted<'memory>>
-    where
-        T: NoUninit,
-        M: CopyMemory<T>,
-    {
-        const CALL: &str = "CopyEngine::post";
+        const CALL: &str = "CopyEngine::write_complete";
+        self.write_for(CALL, memory, offset, source)?;
         let place = memory.place(CALL, offset, source.len())?;
-        let (host, size) = (place.host, place.size);
-        if place.memory == Memory::Mapped && self.inner.is_small(Direction::ToDevice, size) {
-            memory.settle()?;
-            // SAFETY: as in `write`.
-            unsafe { host_copy::store(source.as_ptr().cast(), host, size) };
-        } else {
-            self.write_large(CALL, memory, &place, source, &CopyOptions::default())?;
+        // What the driver or a flush has copied is there already.
+        if place.memory == Memory::Mapped && place.size > 0 {
+            let last = place.host.wrapping_add(place.size - 1);
+            // SAFETY: the last byte lies within the memory, which is borrowed.
+            unsafe { host_copy::load_word::<u8>(last) };
         }
-        // What the driver or a flush has copied is there; what was stored is asked for by its last byte.
-        let stored = place.memory == Memory::Mapped && size > 0;
-        // SAFETY: the last byte lies within the memory, which stays borrowed.
-        Ok(unsafe { Posted::new(stored.then(|| host.wrapping_add(size - 1))) })
+        Ok(())
     }
 
     fn write_large<T, M>(

@@ -5,7 +5,7 @@ use super::staging::Staging;
 use super::threads::{CopyThreads, Pieces};
 use super::way::{Direction, Way};
 use crate::error::call;
-use crate::host_copy;
+use crate::host_copy::{self, Stores};
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr};
@@ -51,19 +51,14 @@ impl CpuCopy {
     /// Stores or loads by so many threads, the caller's own included. Stores are fenced.
     pub fn run(&self, count: usize, threads: &dyn CopyThreads) {
         if count <= 1 {
-            self.store_or_load(0..self.size);
-            return self.fence();
+            return self.store_or_load(&mut Stores::begin(), 0..self.size);
         }
         let pieces = Pieces::new(self.size, cpu_piece(self.size, count), self.mapped.addr(), LINE);
         let share = || {
-            let mut claimed = false;
-            while let Some(range) = pieces.claim() {
-                self.store_or_load(range);
-                claimed = true;
-            }
             // Each thread's own stores: a fence of the caller's says nothing of them.
-            if claimed {
-                self.fence();
+            let mut stores = Stores::begin();
+            while let Some(range) = pieces.claim() {
+                self.store_or_load(&mut stores, range);
             }
         };
         threads.run(count - 1, &share);
@@ -71,18 +66,12 @@ impl CpuCopy {
         share();
     }
 
-    pub fn fence(&self) {
-        if self.direction == Direction::ToDevice {
-            host_copy::store_fence();
-        }
-    }
-
-    pub fn store_or_load(&self, range: Range<usize>) {
+    pub fn store_or_load(&self, stores: &mut Stores, range: Range<usize>) {
         // SAFETY: the range lies within both sides, and no other thread has it; the rest is the type's contract.
         unsafe {
             let (host, mapped) = (self.host.add(range.start), self.mapped.add(range.start));
             match self.direction {
-                Direction::ToDevice => host_copy::store(host, mapped, range.len()),
+                Direction::ToDevice => stores.store(host, mapped, range.len()),
                 Direction::FromDevice => host_copy::load(mapped, host, range.len()),
             }
         }

@@ -8,7 +8,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`CopyEngine`] | copies, blocking or in order of a stream, one or many |
-//! | [`Posted`], [`PendingRead`] | copies that have begun |
+//! | [`PendingRead`] | a read that has begun |
 //! | [`Route`], [`Way`] | what a copy connects, and how it is done |
 //! | [`MachineProfile`], [`ProfileCache`] | what the ways take, and where that is kept |
 //! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | who helps with large copies |
@@ -36,7 +36,6 @@ mod job;
 mod machine;
 mod measure;
 mod ordered;
-mod posted;
 mod profile;
 mod scatter;
 mod staged;
@@ -50,7 +49,6 @@ pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 pub use cache::ProfileCache;
 pub use engine::CopyEngine;
 pub use ordered::PendingRead;
-pub use posted::Posted;
 pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
 pub use threads::{CopyThreads, NoThreads, ThreadPool};
 pub use way::{DeviceSide, Direction, HostSide, Route, Way};

@@ -56,7 +56,6 @@ impl CopyEngine {
         if self.may_use_cpu(stream, memory, &place, Direction::ToDevice)? {
             // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source is no part of it.
             unsafe { host_copy::store(bytes.as_ptr(), place.host, place.size) };
-            host_copy::store_fence();
             return Ok(());
         }
         memory.order_before(stream)?;

@@ -5,7 +5,7 @@ use super::staging::Lane;
 use crate::buffer::{BatchOptions, copy_all};
 use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::error::call;
-use crate::host_copy;
+use crate::host_copy::Stores;
 use crate::{Result, Stream};
 use bytemuck::NoUninit;
 use core::ops::Range;
@@ -49,13 +49,11 @@ impl CopyEngine {
         match whole.memory {
             Memory::Mapped | Memory::NonCoherent | Memory::Host => {
                 memory.settle()?;
-                let outcome = writes.into_iter().try_for_each(|(offset, source)| {
+                let mut stores = Stores::begin();
+                writes.into_iter().try_for_each(|(offset, source)| {
                     let place = memory.place(CALL, offset, source.len())?;
-                    store(memory, &place, bytemuck::cast_slice(source))
-                });
-                // Also after an error: what was written before it is promised.
-                host_copy::store_fence();
-                outcome
+                    store(&mut stores, memory, &place, bytemuck::cast_slice(source))
+                })
             }
             Memory::Device | Memory::Managed => {
                 let own;
@@ -83,14 +81,14 @@ impl CopyEngine {
     }
 }
 
-fn store<T, M: CopyMemory<T>>(memory: &M, place: &Place<'_>, bytes: &[u8]) -> Result<()> {
+fn store<T, M: CopyMemory<T>>(stores: &mut Stores, memory: &M, place: &Place<'_>, bytes: &[u8]) -> Result<()> {
     if place.memory == Memory::NonCoherent {
         memory.store(place, bytes)?;
         // One by one: the atoms between two writes are not the CPU's to flush.
         return memory.flush(place);
     }
     // SAFETY: the place lies within the memory, which the caller has borrowed exclusively.
-    unsafe { host_copy::store(bytes.as_ptr(), place.host, bytes.len()) };
+    unsafe { stores.store(bytes.as_ptr(), place.host, bytes.len()) };
     Ok(())
 }
 

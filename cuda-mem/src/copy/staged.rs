@@ -9,7 +9,7 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
-use crate::host_copy;
+use crate::host_copy::{self, Stores};
 use crate::{Error, Result, Stream};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -316,9 +316,8 @@ impl<'copy> Staged<'copy> {
                 Direction::FromDevice => (slot.cast_const(), host),
             };
             if self.streaming {
+                // Fenced before others hear that it is done.
                 host_copy::store(from, to, range.len());
-                // Of this thread's stores, before others hear that they are done.
-                host_copy::store_fence();
             } else {
                 core::ptr::copy_nonoverlapping(from, to, range.len());
             }
@@ -350,18 +349,18 @@ impl<'copy> Staged<'copy> {
 
     /// Stores pieces, from the last on, until they meet those that go through staging.
     fn store(&self) {
+        // This thread's own stores: a fence of the caller's says nothing of them.
+        let mut stores = Stores::begin();
         for (piece, taker) in self.takers.iter().enumerate().rev() {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
             match taker.compare_exchange(FREE, STORED, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => self.job.sides.store_or_load(self.plan.piece(piece)),
+                Ok(_) => self.job.sides.store_or_load(&mut stores, self.plan.piece(piece)),
                 Err(STORED) => {}
                 Err(_) => break,
             }
         }
-        // This thread's own stores: a fence of the caller's says nothing of them.
-        self.job.sides.fence();
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const SHORTEST_LOAD: usize = LINE;
 ///
 /// # Safety
 ///
-/// As [`super::store`].
+/// As [`super::Stores::store`].
 pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
     let (head, lines, body) = divide(destination.addr(), length, LINE);
     // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.

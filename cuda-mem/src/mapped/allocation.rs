@@ -5,7 +5,7 @@ use super::resource::{MappedResource, Open, failure};
 use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result, call};
-use crate::host_copy;
+use crate::host_copy::{self, Stores};
 use core::ffi::c_int;
 use core::num::NonZeroUsize;
 use core::ops::Range;
@@ -35,8 +35,8 @@ pub(super) struct Allocation {
     exclusive: AtomicUsize,
 }
 
-// SAFETY: the vkgdr interface may be used from every thread; the CPU's accesses are exclusive (`MappedMemory`) or
-// volatile (`SharedMemory`).
+// SAFETY: the vkgdr interface may be used from every thread; the CPU's accesses are exclusive (`MappedMemory`), or those
+// of `host_copy`, which race nobody (`SharedMemory`).
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -108,28 +108,52 @@ impl Allocation {
         self.device + offset as CUdeviceptr
     }
 
-    /// Stores bytes, and remembers the atoms as written. The flush is the caller's.
+    /// Stores bytes, and posts them.
+    #[inline]
+    pub fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
+        let mut stores = Stores::begin();
+        self.store(&mut stores, offset, source)?;
+        self.post(stores, offset..offset + source.len())
+    }
+
+    /// Ends some stores, which lie in a range, and posts them.
+    #[inline]
+    pub fn post(&self, stores: Stores, range: Range<usize>) -> Result<()> {
+        drop(stores);
+        match &self.dirty {
+            None => Ok(()),
+            Some(dirty) => self.post_non_coherent(dirty, range),
+        }
+    }
+
+    #[cold]
+    fn post_non_coherent(&self, dirty: &DirtyAtoms, range: Range<usize>) -> Result<()> {
+        let _moving = self.moving();
+        self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
+    }
+
+    /// Stores bytes, and remembers the atoms as written. To post them is the caller's.
     ///
     /// Bytes of the first and last atom that are not written keep what the device wrote: those atoms are fetched
     /// before, unless they hold CPU writes already.
     #[inline]
-    pub fn store(&self, offset: usize, source: &[u8]) -> Result<()> {
+    pub fn store(&self, stores: &mut Stores, offset: usize, source: &[u8]) -> Result<()> {
         if self.dirty.is_some() {
-            return self.store_non_coherent(offset, source);
+            return self.store_non_coherent(stores, offset, source);
         }
         // SAFETY: the range lies within the allocation, and a slice of the caller's does not overlap it.
-        unsafe { host_copy::store(source.as_ptr(), self.host(offset), source.len()) };
+        unsafe { stores.store(source.as_ptr(), self.host(offset), source.len()) };
         Ok(())
     }
 
     #[cold]
-    fn store_non_coherent(&self, offset: usize, source: &[u8]) -> Result<()> {
+    fn store_non_coherent(&self, stores: &mut Stores, offset: usize, source: &[u8]) -> Result<()> {
         let range = offset..offset + source.len();
         let _moving = self.moving();
         self.fetch_edges(&range)?;
         self.mark_dirty(range);
         // SAFETY: as in `store`.
-        unsafe { host_copy::store(source.as_ptr(), self.host(offset), source.len()) };
+        unsafe { stores.store(source.as_ptr(), self.host(offset), source.len()) };
         Ok(())
     }
 
@@ -149,7 +173,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// Posts the CPU's writes of a range.
+    /// Posts the CPU's writes of a range, those through slices and pointers too.
     #[inline]
     pub fn flush(&self, range: Range<usize>) -> Result<()> {
         if self.dirty.is_none() {

@@ -1,7 +1,7 @@
 //! Buffers of mapped memory: the resource that they are allocated from, and that flushes and invalidates for them.
 
-use super::MappedResource;
 use super::allocation::Allocation;
+use super::{Coherence, MappedResource};
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, kind,
 };
@@ -107,6 +107,13 @@ unsafe impl MemoryResource for MappedBlocks {
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
         let (allocation, range) = self.find(start, length)?;
         allocation.invalidate(range)
+    }
+
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        let (allocation, range) = self.find(start, length)?;
+        allocation.invalidate(range.clone())?;
+        allocation.mark_dirty(range);
+        Ok(allocation.coherence() != Coherence::Coherent)
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::allocation::Allocation;
 use super::{Coherence, MappedMemory, SharedMemory};
 use crate::copy_memory::{Memory, Place, sealed};
+use crate::host_copy::Stores;
 use crate::{Result, Stream};
 use core::ops::Range;
 
@@ -49,7 +50,7 @@ macro_rules! sides {
             }
 
             fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
-                self.allocation.store(self.allocation.range(place).start, source)
+                self.allocation.store(&mut Stores::begin(), self.allocation.range(place).start, source)
             }
 
             fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {

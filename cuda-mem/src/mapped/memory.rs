@@ -4,7 +4,7 @@ use super::allocation::Allocation;
 use super::atoms::Coherence;
 use super::pending::Pending;
 use super::window::Window;
-use super::{MappedResource, ReadGuard, SharedMemory, WriteGuard};
+use super::{MappedResource, ReadGuard, SharedMemory, StoreScope, WriteGuard};
 use crate::context::Liveness;
 use crate::error::call;
 use crate::{Error, Refused, Result, Stream};
@@ -59,32 +59,58 @@ impl MappedMemory {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("MappedMemory::copy_from_slice", offset, source.len())?;
         self.pending.settle()?;
-        self.allocation.store(range.start, source)?;
-        self.allocation.flush(range)
+        self.allocation.write(range.start, source)
     }
 
-    /// Writes by CPU stores, and does not flush: for several writes before one [`flush`](Self::flush).
+    /// Several writes by CPU stores, which are flushed once, when `stores` returns: device work given to the driver after
+    /// that sees the bytes, also where `stores` gave an error.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let mut memory = cuda_mem::MappedResource::new(&context)?.allocate(4096)?;
-    /// for row in 0..8 {
-    ///     memory.store_from_slice(row * 512, &[row as u32; 16])?;
-    /// }
-    /// memory.flush(..)?; // once for all
+    /// memory.store_scope(|scope| {
+    ///     for row in 0..8 {
+    ///         scope.copy_from_slice(row * 512, &[row as u32; 16])?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// The scope stays on its thread: stores that are not fenced could reach another thread after the memory did.
+    ///
+    /// ```compile_fail,E0277
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let mut memory = cuda_mem::MappedResource::new(&context)?.allocate(4096)?;
+    /// memory.store_scope(|scope| {
+    ///     std::thread::scope(|threads| threads.spawn(|| scope.copy_from_slice(0, &[1u8])).join().unwrap())
+    /// })?;
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// The bytes do not fit at `offset`; earlier device work failed.
+    /// The error of `stores`; earlier device work failed; the flush failed.
     #[inline]
-    pub fn store_from_slice<T: NoUninit>(&mut self, offset: usize, source: &[T]) -> Result<()> {
-        let source = bytemuck::cast_slice(source);
-        let range = self.window.span("MappedMemory::store_from_slice", offset, source.len())?;
-        self.pending.settle()?;
-        self.allocation.store(range.start, source)
+    pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_>) -> Result<R>) -> Result<R> {
+        // In this form no large result is moved: that would take longer than a store.
+        if !self.pending.is_empty() {
+            self.pending.settle()?;
+        }
+        let mut scope = StoreScope::new(&self.allocation, self.window);
+        match stores(&mut scope) {
+            Ok(value) => {
+                scope.post()?;
+                Ok(value)
+            }
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = scope.post();
+                Err(error)
+            }
+        }
     }
 
     /// Reads by CPU loads; non-coherent memory is invalidated before. Loads from a GPU's memory are slow: 1 us for
@@ -117,6 +143,9 @@ impl MappedMemory {
 
     /// A range to write (and read) as a slice. It is flushed when the guard ends; end it with
     /// [`finish`](WriteGuard::finish) to see errors.
+    ///
+    /// A GPU's memory is write-combined: the guard's end fences what this thread wrote through the slice. A thread that was
+    /// lent a part of the slice fences what it wrote itself, by any lock, channel or join.
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@
 //! | [`MappedResource`] | a device, open for mapped memory |
 //! | [`MappedMemory`] | memory that this value alone reaches by the CPU: copies, guards |
 //! | [`ReadGuard`], [`WriteGuard`] | a range of it as a slice |
+//! | [`StoreScope`] | several stores that are posted together |
 //! | [`SharedMemory`] | memory that others write at the same time (kernels, other threads, other processes): copies, words |
 //! | [`SharedCell`] | one word of it |
 //! | [`MappedExport`] | on its way to another process |
@@ -53,6 +54,7 @@ mod guard;
 mod memory;
 mod pending;
 mod resource;
+mod scope;
 mod shared;
 mod window;
 
@@ -61,4 +63,5 @@ pub use export::{MappedDescriptor, MappedExport};
 pub use guard::{ReadGuard, WriteGuard};
 pub use memory::MappedMemory;
 pub use resource::{CoherenceWish, MappedResource};
+pub use scope::StoreScope;
 pub use shared::{SharedCell, SharedMemory, SharedWord};

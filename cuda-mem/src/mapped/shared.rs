@@ -4,7 +4,7 @@ use super::allocation::Allocation;
 use super::atoms::Coherence;
 use super::window::Window;
 use super::{MappedDescriptor, MappedExport, MappedMemory, MappedResource};
-use crate::{Error, Refused, Result};
+use crate::{Error, Refused, Result, host_copy};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,9 +12,9 @@ use core::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
-/// Mapped memory that others may read and write at the same time. There are no slices of it: copies and words are
-/// volatile, and what they read is what is there at that moment. Who may touch what and when is the program's to say,
-/// with flags such as [`SharedCell`].
+/// Mapped memory that others may read and write at the same time. There are no slices of it. To Rust, a copy is a relaxed
+/// atomic access to each of its bytes: what it reads is what is there at that moment. Who may touch what and when is the
+/// program's to say, with flags such as [`SharedCell`].
 ///
 /// Cheap to clone; parts share ownership.
 ///
@@ -51,8 +51,7 @@ impl SharedMemory {
     pub fn copy_from_slice<T: NoUninit>(&self, offset: usize, source: &[T]) -> Result<()> {
         let source = bytemuck::cast_slice(source);
         let range = self.window.span("SharedMemory::copy_from_slice", offset, source.len())?;
-        self.allocation.store(range.start, source)?;
-        self.allocation.flush(range)
+        self.allocation.write(range.start, source)
     }
 
     /// Reads by CPU loads; non-coherent memory is invalidated before. Not atomic.
@@ -269,7 +268,7 @@ impl<T: SharedWord> SharedCell<T> {
             self.allocation.invalidate(self.offset..self.offset + size_of::<T>())?;
         }
         // SAFETY: the word lies within the allocation and is aligned: `cell` checked both.
-        let word = unsafe { self.allocation.host(self.offset).cast::<T>().read_volatile() };
+        let word = unsafe { host_copy::load_word::<T>(self.allocation.host(self.offset)) };
         // What is read after a flag was seen is read after it.
         core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
         Ok(word)
@@ -283,9 +282,8 @@ impl<T: SharedWord> SharedCell<T> {
     #[inline]
     pub fn store(&self, word: T) -> Result<()> {
         // Write-combining memory does not keep the order of stores: what was written before comes first.
-        crate::host_copy::store_fence();
-        self.allocation.store(self.offset, bytemuck::bytes_of(&word))?;
-        self.allocation.flush(self.offset..self.offset + size_of::<T>())
+        host_copy::store_fence();
+        self.allocation.write(self.offset, bytemuck::bytes_of(&word))
     }
 
     /// The device's address of the word.

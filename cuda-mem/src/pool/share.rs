@@ -114,6 +114,11 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
         unsafe { self.source_at(start).invalidate(start, length) }
     }
 
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.source_at(start).begin_write(start, length) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         self.source_at(start).flush(start, length)
     }

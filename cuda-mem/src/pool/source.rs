@@ -138,6 +138,11 @@ macro_rules! memory_of_source {
             unsafe { self.source.upstream.invalidate(start, length) }
         }
 
+        unsafe fn begin_write(&self, start: *mut u8, length: usize) -> $crate::Result<bool> {
+            // SAFETY: the caller's contract.
+            unsafe { self.source.upstream.begin_write(start, length) }
+        }
+
         fn flush(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
             self.source.upstream.flush(start, length)
         }

@@ -191,6 +191,22 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         Ok(())
     }
 
+    /// As [`invalidate`](Self::invalidate), for a range that the CPU is about to write. What it writes is not lost where
+    /// nobody flushes it: the next invalidate posts it first. Gives whether it is so remembered, until a
+    /// [`flush`](Self::flush) of the range; coherent memory has nothing to remember.
+    ///
+    /// # Errors
+    ///
+    /// The invalidate failed.
+    ///
+    /// # Safety
+    ///
+    /// As [`invalidate`](Self::invalidate).
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.invalidate(start, length) }.map(|()| false)
+    }
+
     /// Makes the CPU's writes of a range visible to device work given after this. The range lies within one block.
     ///
     /// # Errors

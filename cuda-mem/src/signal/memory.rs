@@ -2,7 +2,7 @@
 
 use super::Placement;
 use super::compare::SignalWord;
-use crate::host_copy;
+use crate::host_copy::{self, Stores};
 use crate::mapped::SharedMemory;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
@@ -214,11 +214,11 @@ impl Lines {
 
     fn clear(&self, size: usize) {
         let zeros = [0u8; LINE];
+        let mut stores = Stores::begin();
         for offset in (0..size).step_by(LINE) {
             // SAFETY: the lines are this value's alone, and have `size` bytes.
-            unsafe { host_copy::store(zeros.as_ptr(), self.host(offset), LINE.min(size - offset)) };
+            unsafe { stores.store(zeros.as_ptr(), self.host(offset), LINE.min(size - offset)) };
         }
-        host_copy::store_fence();
     }
 
     /// Reads the word at a byte. What its writer did before the write is seen after this.

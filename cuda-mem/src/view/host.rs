@@ -34,7 +34,10 @@ impl StridedView<'_, Exclusive> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn read<T: Element + AnyBitPattern>(&mut self) -> Result<HostElements<'_, T>> {
-        let (first, range) = self.fetch::<T>("StridedView::read")?;
+        let (first, range) = self.elements::<T>("StridedView::read")?;
+        if !range.is_empty() {
+            self.memory.fetch(range.start, range.len())?;
+        }
         check_read(self.memory.host_pointer().wrapping_add(range.start), range.len());
         Ok(HostElements { first, layout: &self.layout, elements: PhantomData })
     }
@@ -48,20 +51,22 @@ impl StridedView<'_, Exclusive> {
     pub fn write<T: Element + NoUninit + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
-        let (first, range) = self.fetch::<T>(CALL)?;
+        let (first, range) = self.elements::<T>(CALL)?;
+        let remembered = !range.is_empty() && self.memory.begin_write(range.start, range.len())?;
         let borrowed = Borrowed::to_write(self.memory.host_pointer().wrapping_add(range.start), range.len());
         Ok(HostElementsMut {
             first,
             layout: &self.layout,
             memory: &self.memory,
             range,
+            remembered,
             borrowed,
             elements: PhantomData,
         })
     }
 
-    /// Waits for the device work; gives the address of the element of indices 0, and the bytes of all elements.
-    fn fetch<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
+    /// The address of the element of indices 0, and the bytes of all elements.
+    fn elements<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
         if self.data_type() != T::DATA_TYPE {
             return Err(ViewError::DataType { call, from: self.data_type(), to: T::DATA_TYPE }.into());
         }
@@ -78,7 +83,6 @@ impl StridedView<'_, Exclusive> {
         if self.memory.accessibility().processes {
             return Err(no_slices(call));
         }
-        self.memory.fetch(range.start, range.len())?;
         Ok((first, range))
     }
 }
@@ -140,6 +144,8 @@ pub struct HostElementsMut<'view, T> {
     memory: &'view Memory<'view>,
     /// The bytes of the memory that elements lie in.
     range: Range<usize>,
+    /// What the memory's `begin_write` gave.
+    remembered: bool,
     borrowed: Borrowed,
     elements: PhantomData<&'view mut [T]>,
 }
@@ -235,6 +241,10 @@ impl<T> HostElementsMut<'_, T> {
         array
     }
 
+    fn post(&self) -> Result<()> {
+        self.memory.end_write(self.range.start, self.range.len(), self.remembered)
+    }
+
     /// Ends the guard.
     ///
     /// # Errors
@@ -243,13 +253,13 @@ impl<T> HostElementsMut<'_, T> {
     pub fn finish(self) -> Result<()> {
         let mut guard = ManuallyDrop::new(self);
         let _borrowed = core::mem::take(&mut guard.borrowed);
-        guard.memory.post(guard.range.start, guard.range.len())
+        guard.post()
     }
 }
 
 impl<T> Drop for HostElementsMut<'_, T> {
     fn drop(&mut self) {
-        if let Err(error) = self.memory.post(self.range.start, self.range.len())
+        if let Err(error) = self.post()
             && let Some(context) = self.memory.context()
         {
             context.drop_errors().push("flushing the writes of a view's guard", error);

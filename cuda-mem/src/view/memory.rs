@@ -124,14 +124,10 @@ impl Memory<'_> {
         ordered
     }
 
-    /// Waits for the device work, so that the CPU may use a range, which begins at `start` of this memory.
+    /// Waits for the device work, so that the CPU may read a range, which begins at `start` of this memory.
     pub fn fetch(&self, start: usize, length: usize) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        match self {
-            // Others' work is not noted in this value.
-            Memory::Shared(_) => buffer.stream().synchronize()?,
-            _ => buffer.settle()?,
-        }
+        self.settle(buffer)?;
         match self.resource() {
             Some(resource) if length != 0 => {
                 // SAFETY: the view has borrowed the memory exclusively, or others share it, of which nobody has a reference.
@@ -141,8 +137,25 @@ impl Memory<'_> {
         }
     }
 
+    /// Waits for the device work, so that the CPU may write a range. Gives what [`end_write`](Self::end_write) needs.
+    pub fn begin_write(&self, start: usize, length: usize) -> Result<bool> {
+        let Some(buffer) = self.buffer() else { return Ok(false) };
+        self.settle(buffer)?;
+        // SAFETY: as in `fetch`.
+        unsafe { buffer.begin_write(self.host_pointer().wrapping_add(start), length) }
+    }
+
+    fn settle(&self, buffer: &dyn Viewed) -> Result<()> {
+        match self {
+            // Others' work is not noted in this value.
+            Memory::Shared(_) => buffer.stream().synchronize(),
+            _ => buffer.settle(),
+        }
+    }
+
     /// Shows a range that the CPU has written to device work from now on.
-    pub fn post(&self, start: usize, length: usize) -> Result<()> {
-        self.buffer().map_or(Ok(()), |buffer| buffer.flush(self.host_pointer().wrapping_add(start), length))
+    pub fn end_write(&self, start: usize, length: usize, remembered: bool) -> Result<()> {
+        let Some(buffer) = self.buffer() else { return Ok(()) };
+        buffer.end_write(self.host_pointer().wrapping_add(start), length, remembered)
     }
 }

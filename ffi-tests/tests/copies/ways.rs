@@ -87,7 +87,10 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
         let mut options = CopyOptions::default();
         options.way = Some(Way::Driver);
         memory.device_fill(.., 1, &stream)?;
-        memory.store_from_slice(0, &[2u8; 10])?; // not flushed
+        let mut guard = memory.write(..10)?;
+        guard.fill(2);
+        softgpu::CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
+        std::mem::forget(guard); // not flushed
         engine.write_with(&mut memory, 20, &[3u8; 10], &options)?;
         let mut seen = [0u8; 40];
         engine.read_with(&memory, 0, &mut seen, &options)?;
@@ -215,25 +218,21 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
 }
 
 #[test]
-fn posted_writes_are_there_once_they_are_made_visible_or_complete() -> Outcome {
+fn complete_writes_are_there_whatever_their_size() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
         let mut memory = MappedResource::new(&setup.context)?.allocate(3 << 20)?;
         let mut seen = [0u8; 4];
-        engine.post(&mut memory, 0, &[1u8; 4])?.visible();
-        memory.device_read(0, &mut seen)?;
-        assert_eq!(seen, [1; 4]);
-        engine.post(&mut memory, 0, &[2u8; 4])?.complete();
-        drop(engine.post(&mut memory, 1, &[3u8])?);
+        engine.write_complete(&mut memory, 0, &[2u8; 4])?;
         engine.write_complete(&mut memory, 2, &[4u8])?;
-        engine.write_complete::<u8, _>(&mut memory, 2, &[])?;
+        engine.write_complete::<u8, _>(&mut memory, 4, &[])?;
         memory.device_read(0, &mut seen)?;
-        assert_eq!(seen, [2, 3, 4, 2]);
+        assert_eq!(seen, [2, 2, 4, 2]);
         let large = pattern(3 << 20, 1);
-        engine.post(&mut memory, 0, &large)?.complete();
+        engine.write_complete(&mut memory, 0, &large)?;
         let mut all = vec![0u8; 3 << 20];
         memory.device_read(0, &mut all)?;
-        same("a large post", &all, &large)?;
+        same("a large write", &all, &large)?;
         Ok(())
     })
 }

@@ -29,7 +29,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
             let mut memory = resource.allocate(4097)?;
             let stream = Stream::new(&context)?;
             memory.copy_from_slice(0, &pattern(4097, 1))?;
-            memory.store_from_slice(100, &[1u8; 7])?;
+            memory.store_scope(|scope| scope.copy_from_slice(100, &[1u8; 7]))?;
             memory.flush(..)?;
             memory.invalidate(50..60)?;
             let mut seen = vec![0u8; 4097];

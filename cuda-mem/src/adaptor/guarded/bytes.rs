@@ -1,7 +1,7 @@
 //! Filling and reading memory of any source: by the CPU where it addresses the memory, else by the driver.
 
 use crate::error::call;
-use crate::host_copy;
+use crate::host_copy::{self, Stores};
 use crate::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::ops::Range;
@@ -38,12 +38,13 @@ impl Bytes<'_> {
             return unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) };
         }
         let (pattern, start) = ([byte; 4096], self.block.host_pointer.wrapping_add(range.start));
+        let mut stores = Stores::begin();
         for done in (0..range.len()).step_by(pattern.len()) {
             let length = pattern.len().min(range.len() - done);
             // SAFETY: the piece lies within the block, which nobody else uses.
-            unsafe { host_copy::store(pattern.as_ptr(), start.wrapping_add(done), length) };
+            unsafe { stores.store(pattern.as_ptr(), start.wrapping_add(done), length) };
         }
-        host_copy::store_fence();
+        drop(stores);
         self.resource.flush(start, range.len())
     }
 

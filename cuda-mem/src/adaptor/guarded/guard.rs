@@ -4,7 +4,7 @@ use super::GuardOptions;
 use super::bytes::{Bytes, is_by_cpu};
 use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_damage};
 use super::quarantine::Quarantine;
-use super::zones::Zones;
+use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
 use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::callback::or_undo;
@@ -12,6 +12,7 @@ use crate::context::Liveness;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,8 @@ pub(super) struct Guard {
     options: GuardOptions,
     /// Blocks in quarantine are filled, read and freed in order of this stream.
     own: Stream,
+    /// What zones are a multiple of: the largest atom of a block so far.
+    unit: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -82,7 +85,13 @@ impl Guard {
     pub fn new(upstream: SharedResource, options: GuardOptions) -> Result<Self> {
         let own = Stream::new(upstream.context())?;
         let quarantine = Quarantine::new(options.quarantine);
-        Ok(Self { upstream, options, own, state: Mutex::new(State { live: HashMap::new(), quarantine }) })
+        Ok(Self {
+            upstream,
+            options,
+            own,
+            unit: AtomicUsize::new(UNIT),
+            state: Mutex::new(State { live: HashMap::new(), quarantine }),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -258,6 +267,30 @@ impl Guard {
         }
     }
 
+    /// Memory for a block and its zones, which lie so that the block shares no atom with a neighbour. Only a block of the
+    /// upstream's tells its atom: where that is larger than any before, the block goes back for a better one.
+    fn allocate_guarded(&self, size: usize, alignment: usize, stream: &Stream) -> Result<(Block, Zones)> {
+        loop {
+            let unit = self.unit.load(Ordering::Relaxed);
+            let Some(zones) = Zones::new(size, alignment, self.options.red_zone, unit) else {
+                return Err(Error::InvalidArgument {
+                    call: ALLOCATE,
+                    argument: "size",
+                    value: format!("{size} bytes, with red zones of {} bytes", self.options.red_zone).into(),
+                    rule: "the block and its red zones together must fit into isize",
+                });
+            };
+            let whole = self.allocate_whole(zones.total(), alignment, stream)?;
+            let atom = self.upstream.atom(whole);
+            if self.options.red_zone == 0 || unit.is_multiple_of(atom) {
+                return Ok((whole, zones));
+            }
+            self.unit.fetch_max(atom, Ordering::Relaxed);
+            // SAFETY: the block was just given, and nobody uses it.
+            unsafe { self.upstream.deallocate(whole, stream) }?;
+        }
+    }
+
     /// Memory for a block; where there is none, the quarantine gives its own up.
     fn allocate_whole(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         match self.upstream.allocate(size, alignment, stream) {
@@ -277,16 +310,8 @@ unsafe impl MemoryResource for Guard {
         if captures_under_way() {
             check_not_capturing(ALLOCATE, stream)?;
         }
-        let Some(zones) = Zones::new(size, alignment, self.options.red_zone) else {
-            return Err(Error::InvalidArgument {
-                call: ALLOCATE,
-                argument: "size",
-                value: format!("{size} bytes, with red zones of {} bytes", self.options.red_zone).into(),
-                rule: "the block and its red zones together must fit into isize",
-            });
-        };
         let _relaxed = self.relaxed()?;
-        let whole = self.allocate_whole(zones.total(), alignment, stream)?;
+        let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;
         let record = Record { whole, zones, name: current_name(), reported: false, refused: false };
         if let Err(error) = self.prepare(&record, stream) {
             // SAFETY: the block was just given, and nobody uses it.
@@ -347,6 +372,11 @@ unsafe impl MemoryResource for Guard {
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
         // SAFETY: the caller's contract.
         unsafe { self.upstream.invalidate(start, length) }
+    }
+
+    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.begin_write(start, length) }
     }
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-/// What zones are a multiple of, in bytes: no atom of non-coherent memory is larger, so none is shared with a neighbour.
-const UNIT: usize = 256;
+/// What zones are a multiple of at least, in bytes.
+pub(super) const UNIT: usize = 256;
 
 /// A block with its red zones, as offsets in what is allocated for all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +14,15 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Zones of at least `red_zone` bytes; none for 0. The zone behind begins at the block's very end. `None` where the sum
-    /// is too large for memory.
-    pub fn new(size: usize, alignment: usize, red_zone: usize) -> Option<Self> {
+    /// Zones of at least `red_zone` bytes; none for 0. The block begins at a multiple of `unit`, and the whole is one, so
+    /// that a block shares no atom of that size with a neighbour's. The zone behind begins at the block's very end. `None`
+    /// where the sum is too large for memory.
+    pub fn new(size: usize, alignment: usize, red_zone: usize, unit: usize) -> Option<Self> {
         if red_zone == 0 {
             return (size <= isize::MAX as usize).then_some(Self { front: 0, size, back: 0 });
         }
-        let front = red_zone.checked_next_multiple_of(alignment.max(UNIT))?;
-        let end = size.checked_add(red_zone)?.checked_next_multiple_of(UNIT)?;
+        let front = red_zone.checked_next_multiple_of(alignment.max(unit))?;
+        let end = size.checked_add(red_zone)?.checked_next_multiple_of(unit)?;
         front.checked_add(end).filter(|total| *total <= isize::MAX as usize)?;
         Some(Self { front, size, back: end - size })
     }
@@ -61,28 +62,31 @@ mod tests {
 
         #[test]
         fn zones_lie_side_by_side_and_keep_the_alignment(
-            size in 1usize..100_000, alignment in 0u32..20, red_zone in 1usize..5000,
+            size in 1usize..100_000, alignment in 0u32..20, red_zone in 1usize..5000, unit in 8u32..13,
         ) {
-            let alignment = 1 << alignment;
-            let zones = Zones::new(size, alignment, red_zone).unwrap();
+            let (alignment, unit) = (1 << alignment, 1 << unit);
+            let zones = Zones::new(size, alignment, red_zone, unit).unwrap();
             prop_assert_eq!(zones.before().start, 0);
             prop_assert_eq!(zones.before().end, zones.block().start);
             prop_assert_eq!(zones.block().end, zones.after().start);
             prop_assert_eq!(zones.after().end, zones.total());
             prop_assert!(zones.before().len() >= red_zone && zones.after().len() >= red_zone);
-            prop_assert!(zones.after().len() < red_zone + UNIT);
+            prop_assert!(zones.after().len() < red_zone + unit);
             prop_assert_eq!(zones.block().len(), size);
-            prop_assert_eq!(zones.block().start % alignment, 0);
-            prop_assert_eq!(zones.total() % UNIT, 0);
+            prop_assert_eq!(zones.block().start % alignment.max(unit), 0);
+            prop_assert_eq!(zones.total() % unit, 0);
         }
     }
 
     #[test]
     fn sizes_at_the_limits_are_refused_and_never_wrap() {
-        assert_eq!(Zones::new(isize::MAX as usize, 1, 256), None);
-        assert_eq!(Zones::new(usize::MAX, 1, 0), None);
-        assert_eq!(Zones::new(1, 1 << 63, 1), None);
-        assert_eq!(Zones::new(1, 1, usize::MAX), None);
-        assert_eq!(Zones::new(isize::MAX as usize, 4096, 0).map(|zones| zones.total()), Some(isize::MAX as usize));
+        assert_eq!(Zones::new(isize::MAX as usize, 1, 256, UNIT), None);
+        assert_eq!(Zones::new(usize::MAX, 1, 0, UNIT), None);
+        assert_eq!(Zones::new(1, 1 << 63, 1, UNIT), None);
+        assert_eq!(Zones::new(1, 1, usize::MAX, UNIT), None);
+        assert_eq!(
+            Zones::new(isize::MAX as usize, 4096, 0, UNIT).map(|zones| zones.total()),
+            Some(isize::MAX as usize)
+        );
     }
 }

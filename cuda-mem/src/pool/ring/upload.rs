@@ -71,8 +71,6 @@ impl<K: HostAccessible> RingPool<K> {
         // SAFETY: the block has that size, nobody else has it, and all work of its former users is done: rings see to it.
         unsafe { host_copy::store(piece.as_ptr().cast(), start, size) };
         staged.flush_bytes(start, size)?;
-        // The stores may be streaming ones, which the start of a copy does not wait for.
-        host_copy::store_fence();
         // SAFETY: every element was written.
         Ok(unsafe { staged.assume_init() })
     }

@@ -1,7 +1,7 @@
 //! Copies that the CPU does.
 
 use super::pattern::{Axis, Pattern};
-use crate::host_copy;
+use crate::host_copy::Stores;
 
 /// Who may use the memories of a copy at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,10 @@ pub(super) unsafe fn copy(pattern: &Pattern, to: *mut u8, from: *const u8, users
     // SAFETY: this function's contract, in all arms: each run is copied within it.
     unsafe {
         match (users, width) {
-            (Users::Others, _) => runs(pattern, to, from, |to, from| host_copy::pass(from, to, width)),
+            (Users::Others, _) => {
+                let mut stores = Stores::begin();
+                runs(pattern, to, from, |to, from| stores.pass(from, to, width));
+            }
             // Widths that the compiler knows.
             (_, 1) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 1)),
             (_, 2) => runs(pattern, to, from, |to, from| from.copy_to_nonoverlapping(to, 2)),
@@ -37,7 +40,7 @@ pub(super) unsafe fn copy(pattern: &Pattern, to: *mut u8, from: *const u8, users
 }
 
 /// Visits the beginnings of all runs.
-fn runs(pattern: &Pattern, to: *mut u8, from: *const u8, run: impl Fn(*mut u8, *const u8)) {
+fn runs(pattern: &Pattern, to: *mut u8, from: *const u8, mut run: impl FnMut(*mut u8, *const u8)) {
     let outer = match pattern.axes.split_last() {
         None => Pattern { axes: Default::default(), ..*pattern },
         Some((_, slower)) => Pattern { axes: slower.into(), ..*pattern },

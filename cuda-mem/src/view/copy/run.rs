@@ -44,10 +44,10 @@ pub(super) struct Run<'a> {
 pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Memory<'_>) -> Result<()> {
     let ((first, end), (from_first, from_end)) = (pattern.written(), pattern.read());
     from.fetch(from_first, from_end - from_first)?;
-    to.fetch(first, end - first)?;
+    let remembered = to.begin_write(first, end - first)?;
     // SAFETY: this function's contract; the device work on both is done.
     unsafe { processor::copy(pattern, to.host_pointer(), from.host_pointer(), users(to, from)) };
-    to.post(first, end - first)
+    to.end_write(first, end - first, remembered)
 }
 
 /// Whether others may use one of the memories: all but slices may be shared.
@@ -157,14 +157,13 @@ impl<'a> Run<'a> {
             let (first, end) = pattern.read();
             self.from.fetch(first, end - first)?;
         }
-        if step.to == Place::Destination {
-            self.to.fetch(first, end - first)?;
-        }
+        let is_destination = step.to == Place::Destination;
+        let remembered = is_destination && self.to.begin_write(first, end - first)?;
         let (to, from) = (self.host_pointer(step.to), self.host_pointer(step.from));
         // SAFETY: this function's contract; the temporary memory is as large as the steps need, and all device work on
         // what the CPU uses is done.
         unsafe { processor::copy(pattern, to, from, users(self.to, self.from)) };
-        if step.to == Place::Destination { self.to.post(first, end - first) } else { Ok(()) }
+        if is_destination { self.to.end_write(first, end - first, remembered) } else { Ok(()) }
     }
 
     /// Where a place begins, for the driver.

@@ -8,7 +8,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let (mut held, engine) = (hands.take()?, &hands.world.engine);
     let range = hands.range(held.model.len());
     let bytes = hands.bytes(range.len());
-    match hands.below(6) {
+    match hands.below(5) {
         0 => {
             hands.doing("an engine's write");
             engine.write(&mut held.buffer, range.start, &bytes)?;
@@ -23,10 +23,6 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             engine.write_on(&stream, &mut held.buffer, range.start, &bytes)?;
         }
         3 => {
-            hands.doing("an engine's posted write");
-            engine.post(&mut held.buffer, range.start, &bytes)?.complete();
-        }
-        4 => {
             hands.doing("an engine's scattered writes");
             let middle = bytes.len() / 2;
             let parts = [(range.start, &bytes[..middle]), (range.start + middle, &bytes[middle..])];

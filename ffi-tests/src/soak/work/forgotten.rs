@@ -1,4 +1,4 @@
-//! Guards and posted copies that are forgotten: their borrows end without their drops.
+//! Guards that are forgotten: their borrows end without their drops.
 
 use crate::Setup;
 use crate::soak::child::{self, Other};
@@ -54,7 +54,7 @@ fn buffers(hands: &mut Hands<'_>) -> Done {
     hands.same("memory whose guard was forgotten", &buffer.to_vec()?, &model)
 }
 
-/// Guards and posted copies of mapped memory.
+/// Guards of mapped memory.
 fn mapped(hands: &mut Hands<'_>) -> Done {
     if hands.world.mapped.is_empty() {
         return Ok(());
@@ -78,7 +78,7 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
                 model[range].copy_from_slice(&bytes);
             }
             _ => {
-                std::mem::forget(hands.world.engine.post(&mut memory, range.start, &bytes)?);
+                memory.store_scope(|scope| scope.copy_from_slice(range.start, &bytes))?;
                 model[range].copy_from_slice(&bytes);
             }
         }

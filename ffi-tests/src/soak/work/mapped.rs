@@ -52,10 +52,13 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 hands.same("what the device sees", &seen, &model[range])?;
             }
             5 => {
-                hands.doing("stores and a flush");
+                hands.doing("stores in a scope");
                 let bytes = hands.bytes(range.len());
-                memory.store_from_slice(range.start, &bytes)?;
-                memory.flush(range.clone())?;
+                let (head, tail) = bytes.split_at(bytes.len() / 2);
+                memory.store_scope(|scope| {
+                    scope.copy_from_slice(range.start + head.len(), tail)?;
+                    scope.copy_from_slice(range.start, head)
+                })?;
                 model[range].copy_from_slice(&bytes);
             }
             _ => {

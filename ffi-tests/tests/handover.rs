@@ -1,0 +1,481 @@
+//! A litmus test on the real CPU: after every kind of write, the memory goes to another thread by a plain release store,
+//! without a locked instruction that would drain the CPU's buffers. The other thread must find the new bytes, twice.
+//!
+//! Streaming stores are weakly ordered in ordinary memory too, so the software GPU's memory shows what is missing. Both
+//! threads have to run at the same moment: a machine of one processor finds nothing.
+
+use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
+use cuda_mem::memory::{HostAccessible, PinnedMemory, PinnedOptions};
+use cuda_mem::signal::{Producer, Signals};
+use cuda_mem::{Buffer, MappedMemory, MappedResource, SharedMemory, Stream};
+use cudamem::engine::cudamem_engine_write_mapped;
+use cudamem::engine_work::{cudamem_engine_scatter_to_mapped, cudamem_engine_write_mapped_complete, cudamem_scatter};
+use cudamem::mapped::{cudamem_mapped_store_u64, cudamem_mapped_write};
+use cudamem::resource::CUDAMEM_COHERENCE_PREFERRED;
+use ffi_tests::Setup;
+use ffi_tests::suite::Outcome;
+use softgpu::{CpuBorrow, Settings};
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::ops::DerefMut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long each kind of write is tried, and how often at most.
+const TIME: Duration = Duration::from_millis(250);
+const ROUNDS: usize = 100_000;
+
+/// Runs a test alone. softgpu takes no account of borrows: it takes locks for that, which drain the CPU's buffers.
+fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
+    softgpu::configure(Settings::default())?;
+    ffi_tests::alone(test)
+}
+
+/// A place for one value, which goes from thread to thread by a plain store and a plain load.
+struct Slot<T> {
+    full: AtomicBool,
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: one thread puts while the place is empty, and one takes while it is full; `full` orders the two.
+unsafe impl<T: Send> Sync for Slot<T> {}
+
+impl<T> Slot<T> {
+    fn new() -> Self {
+        Self { full: AtomicBool::new(false), value: UnsafeCell::new(None) }
+    }
+
+    /// Puts a value into the empty place.
+    fn put(&self, value: T) {
+        // SAFETY: the other thread looks at the value only when `full` is set.
+        unsafe { *self.value.get() = Some(value) };
+        self.full.store(true, Ordering::Release);
+    }
+
+    /// Waits for a value, and takes it. None where the other thread gives up.
+    fn take(&self, over: &AtomicBool) -> Option<T> {
+        let mut turns = 0u32;
+        while !self.full.load(Ordering::Acquire) {
+            turns += 1;
+            if turns.is_multiple_of(1 << 14) {
+                if over.load(Ordering::Relaxed) {
+                    return None;
+                }
+                thread::yield_now();
+            }
+            spin_loop();
+        }
+        // SAFETY: the place is full, so the other thread has put the value and does not touch it.
+        let value = unsafe { (*self.value.get()).take() };
+        self.full.store(false, Ordering::Release);
+        value
+    }
+}
+
+/// What a hunt has found.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    /// Rounds in which the first look found old bytes.
+    stale: usize,
+    /// Rounds in which the second look found other bytes than the first.
+    changed: usize,
+}
+
+/// How many rounds there were, and what was found.
+type Hunted = Result<(usize, Found), Box<dyn std::error::Error>>;
+
+/// Lets one thread write a byte everywhere, and another look at it: twice, at all of what was written.
+fn hunt<M: Send>(
+    memory: M,
+    write: impl FnMut(&mut M, u8) -> Outcome,
+    look: impl FnMut(&mut M, &mut [Vec<u8>; 2]) -> Outcome + Send,
+) -> Hunted {
+    hunt_for(ROUNDS, memory, write, look)
+}
+
+/// As [`hunt`], with at most so many rounds.
+fn hunt_for<M: Send>(
+    most: usize,
+    memory: M,
+    mut write: impl FnMut(&mut M, u8) -> Outcome,
+    mut look: impl FnMut(&mut M, &mut [Vec<u8>; 2]) -> Outcome + Send,
+) -> Hunted {
+    let (there, back, over) = (Slot::new(), Slot::new(), AtomicBool::new(false));
+    thread::scope(|threads| {
+        let looking = threads.spawn(|| {
+            let (mut found, mut seen) = (Found::default(), [vec![], vec![]]);
+            while let Some((mut memory, byte)) = there.take(&over) {
+                if let Err(error) = look(&mut memory, &mut seen) {
+                    over.store(true, Ordering::Relaxed);
+                    return Err(error.to_string());
+                }
+                found.stale += usize::from(seen[0].iter().any(|seen| *seen != byte));
+                found.changed += usize::from(seen[0] != seen[1]);
+                back.put(memory);
+            }
+            Ok(found)
+        });
+        let (mut memory, mut rounds, start) = (memory, 0, Instant::now());
+        let outcome = loop {
+            if rounds == most || start.elapsed() > TIME {
+                break Ok(());
+            }
+            rounds += 1;
+            let byte = rounds as u8;
+            if let Err(error) = write(&mut memory, byte) {
+                break Err(error);
+            }
+            there.put((memory, byte));
+            memory = match back.take(&over) {
+                Some(memory) => memory,
+                None => break Ok(()),
+            };
+        };
+        over.store(true, Ordering::Relaxed);
+        let found = looking.join().map_err(|_| "the looking thread panicked")?;
+        outcome?;
+        Ok((rounds, found?))
+    })
+}
+
+/// Forgets a guard. softgpu, which cannot see that its borrow is over, is told.
+fn forget(guard: impl DerefMut<Target = [u8]>) {
+    CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
+    std::mem::forget(guard);
+}
+
+/// Two looks by a slice of the CPU's.
+fn look_at_slice(memory: &mut MappedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
+    let guard = memory.read(..)?;
+    two_looks(&guard, seen);
+    Ok(())
+}
+
+fn look_at_buffer<K: HostAccessible>(buffer: &mut Buffer<u8, K>, seen: &mut [Vec<u8>; 2]) -> Outcome {
+    let guard = buffer.read(..)?;
+    two_looks(&guard, seen);
+    Ok(())
+}
+
+fn two_looks(slice: &[u8], seen: &mut [Vec<u8>; 2]) {
+    for seen in seen {
+        // Opaque: else the compiler may take the second look to be the first.
+        let slice = std::hint::black_box(slice);
+        seen.clear();
+        seen.extend_from_slice(slice);
+    }
+}
+
+/// Two looks by copies, which is all that shared memory offers.
+fn look_at_copies(memory: &mut SharedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
+    for seen in seen {
+        seen.resize(memory.len(), 0);
+        memory.copy_to_slice(0, seen)?;
+    }
+    Ok(())
+}
+
+/// Fails where a kind of write was seen late.
+fn expect_none(what: &str, hunted: Hunted) -> Outcome {
+    let (rounds, found) = hunted.map_err(|error| format!("{what}: {error}"))?;
+    println!("{what}: {rounds} rounds");
+    if found == Found::default() { Ok(()) } else { Err(format!("{what}: {found:?} of {rounds} rounds").into()) }
+}
+
+const SIZES: [usize; 3] = [64, 1024, 16 << 10];
+
+#[test]
+fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the store that shows what the test finds is written for x86-64");
+        return Ok(());
+    }
+    alone(|setup| {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(20) {
+            let memory = MappedResource::new(&setup.context)?.allocate(1024)?;
+            let store = |memory: &mut MappedMemory, byte: u8| {
+                let start = memory.host_pointer();
+                for at in (0..memory.len()).step_by(8) {
+                    let (to, value) = (start.wrapping_add(at), u64::from_ne_bytes([byte; 8]));
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: the words lie within the memory, which is borrowed exclusively. The fence is left out on purpose.
+                    unsafe {
+                        std::arch::asm!("movnti [{to}], {value}", to = in(reg) to, value = in(reg) value);
+                    }
+                    #[cfg(not(target_arch = "x86_64"))]
+                    let _ = (to, value);
+                }
+                Ok(())
+            };
+            let (rounds, found) = hunt(memory, store, look_at_slice)?;
+            if found != Found::default() {
+                println!("{found:?} of {rounds} rounds");
+                return Ok(());
+            }
+        }
+        println!("skipped: no store was seen late here; two processors that are free at one moment would show it");
+        Ok(())
+    })
+}
+
+#[test]
+fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
+    alone(|setup| {
+        let resource = MappedResource::new(&setup.context)?;
+        for size in SIZES {
+            let hunt = |what: &str, write: &mut dyn FnMut(&mut MappedMemory, &[u8]) -> Outcome| {
+                let mut bytes = vec![0; size];
+                let write = |memory: &mut MappedMemory, byte| {
+                    bytes.fill(byte);
+                    write(memory, &bytes)
+                };
+                let what = format!("{what}, {size} bytes");
+                expect_none(&what, hunt(resource.allocate(size)?, write, look_at_slice))
+            };
+            hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
+            hunt("two odd copies", &mut |memory, bytes| {
+                let (head, tail) = bytes.split_at(size / 2 + 3);
+                memory.copy_from_slice(head.len(), tail)?;
+                Ok(memory.copy_from_slice(0, head)?)
+            })?;
+            hunt("a scope", &mut |memory, bytes| {
+                Ok(memory.store_scope(|scope| {
+                    bytes.chunks(64).enumerate().try_for_each(|(turn, line)| scope.copy_from_slice(turn * 64, line))
+                })?)
+            })?;
+            hunt("a scope that panics", &mut |memory, bytes| {
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    memory.store_scope::<()>(|scope| {
+                        scope.copy_from_slice(0, bytes)?;
+                        std::panic::resume_unwind(Box::new(()))
+                    })
+                }));
+                if panicked.is_ok() { Err("the panic went no further".into()) } else { Ok(()) }
+            })?;
+            hunt("a scope that fails", &mut |memory, bytes| {
+                let outcome = memory.store_scope(|scope| {
+                    scope.copy_from_slice(0, bytes)?;
+                    scope.copy_from_slice(size, bytes)
+                });
+                if outcome.is_ok() { Err("a copy past the end".into()) } else { Ok(()) }
+            })?;
+            hunt("a guard that is dropped", &mut |memory, bytes| {
+                memory.write(..)?.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            hunt("a guard that is finished", &mut |memory, bytes| {
+                let mut guard = memory.write(..)?;
+                guard.copy_from_slice(bytes);
+                Ok(guard.finish()?)
+            })?;
+            // Stores through a slice to a GPU's write-combined memory are fenced by the guard's end alone.
+            if setup.is_software() {
+                hunt("a guard that is forgotten", &mut |memory, bytes| {
+                    let mut guard = memory.write(..)?;
+                    guard.copy_from_slice(bytes);
+                    forget(guard);
+                    Ok(())
+                })?;
+            }
+            hunt("device_write", &mut |memory, bytes| Ok(memory.device_write(0, bytes)?))?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn memory_is_handed_over_whole_after_every_write_of_an_engine() -> Outcome {
+    alone(|setup| {
+        let (context, resource) = (&setup.context, MappedResource::new(&setup.context)?);
+        let (engine, stream) = (CopyEngine::new(context)?, Stream::new(context)?);
+        for size in SIZES {
+            let hunt_mapped = |what: &str, write: &mut dyn FnMut(&mut MappedMemory, &[u8]) -> Outcome| {
+                let mut bytes = vec![0; size];
+                let write = |memory: &mut MappedMemory, byte| {
+                    bytes.fill(byte);
+                    write(memory, &bytes)
+                };
+                let what = format!("{what}, {size} bytes");
+                expect_none(&what, hunt(resource.allocate(size)?, write, look_at_slice))
+            };
+            hunt_mapped("write", &mut |memory, bytes| Ok(engine.write(memory, 0, bytes)?))?;
+            hunt_mapped("write_complete", &mut |memory, bytes| Ok(engine.write_complete(memory, 0, bytes)?))?;
+            hunt_mapped("write_scattered", &mut |memory, bytes| {
+                let lines = bytes.chunks(64).enumerate().map(|(turn, line)| (turn * 64, line));
+                Ok(engine.write_scattered(memory, lines)?)
+            })?;
+            hunt_mapped("write_on", &mut |memory, bytes| Ok(engine.write_on(&stream, memory, 0, bytes)?))?;
+            for threads in [1, 2] {
+                let mut options = CopyOptions::default();
+                options.way = Some(Way::Cpu { threads });
+                hunt_mapped(&format!("write_with {threads} threads"), &mut |memory, bytes| {
+                    Ok(engine.write_with(memory, 0, bytes, &options)?)
+                })?;
+            }
+            let mut write_combined = PinnedOptions::default();
+            write_combined.write_combined = true;
+            let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::with_options(context, write_combined), size, &stream)?;
+            let mut bytes = vec![0; size];
+            let write = |buffer: &mut Buffer<u8, _>, byte| {
+                bytes.fill(byte);
+                Ok(engine.write(buffer, 0, &bytes)?)
+            };
+            expect_none(&format!("write to pinned memory, {size} bytes"), hunt(pinned, write, look_at_buffer))?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn shared_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
+    alone(|setup| {
+        let resource = MappedResource::new(&setup.context)?;
+        let engine = CopyEngine::new(&setup.context)?;
+        for size in SIZES {
+            let hunt = |what: &str, write: &mut dyn FnMut(&mut SharedMemory, &[u8]) -> Outcome| {
+                let mut bytes = vec![0; size];
+                let write = |memory: &mut SharedMemory, byte| {
+                    bytes.fill(byte);
+                    write(memory, &bytes)
+                };
+                let what = format!("shared, {what}, {size} bytes");
+                expect_none(&what, hunt(resource.allocate(size)?.into_shared(), write, look_at_copies))
+            };
+            hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
+            hunt("by a clone", &mut |memory, bytes| Ok(memory.clone().copy_from_slice(0, bytes)?))?;
+            hunt("by an engine", &mut |memory, bytes| Ok(engine.write(memory, 0, bytes)?))?;
+            hunt("by cells", &mut |memory, bytes| {
+                (0..size / 8)
+                    .try_for_each(|word| Ok(memory.cell::<u64>(word * 8)?.store(u64::from_ne_bytes([bytes[0]; 8]))?))
+            })?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn buffers_are_handed_over_whole_after_every_kind_of_write() -> Outcome {
+    alone(|setup| {
+        let (context, resource) = (&setup.context, MappedResource::new(&setup.context)?);
+        let (engine, stream) = (CopyEngine::new(context)?, Stream::new(context)?);
+        for size in SIZES {
+            type Mapped = Buffer<u8, cuda_mem::memory::kind::Mapped>;
+            let hunt = |what: &str, write: &mut dyn FnMut(&mut Mapped, &[u8]) -> Outcome| {
+                let mut bytes = vec![0; size];
+                let write = |buffer: &mut Mapped, byte| {
+                    bytes.fill(byte);
+                    write(buffer, &bytes)
+                };
+                let what = format!("a buffer, {what}, {size} bytes");
+                expect_none(&what, hunt(Buffer::zeroed(&resource, size, &stream)?, write, look_at_buffer))
+            };
+            hunt("a guard that is dropped", &mut |buffer, bytes| {
+                buffer.write(..)?.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            if setup.is_software() {
+                hunt("a guard that is forgotten", &mut |buffer, bytes| {
+                    let mut guard = buffer.write(..)?;
+                    guard.copy_from_slice(bytes);
+                    forget(guard);
+                    Ok(())
+                })?;
+            }
+            hunt("a view's guard", &mut |buffer, bytes| {
+                let mut view = buffer.view_mut(&[size as i64])?;
+                let mut guard = view.write::<u8>()?;
+                guard.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                Ok(())
+            })?;
+            hunt("an engine", &mut |buffer, bytes| Ok(engine.write(buffer, 0, bytes)?))?;
+            hunt("the driver", &mut |buffer, bytes| Ok(buffer.copy_from_slice(0, bytes)?))?;
+            hunt("a fill", &mut |buffer, bytes| Ok(buffer.fill(.., bytes[0])?))?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pushed_item_is_there_for_who_is_given_the_ring() -> Outcome {
+    const ITEMS: usize = 1 << 15;
+    alone(|setup| {
+        // Pinned: the items have the same address for the CPU, where addresses are unified.
+        let signals = Signals::pinned_only(&setup.context)?;
+        let ring = signals.ring_to_device::<[u8; 64]>(ITEMS)?;
+        let items = ring.descriptor().items;
+        let mut pushed = 0;
+        let write = |(ring, last): &mut (Producer<[u8; 64]>, u64), byte| {
+            *last = items + pushed * 64;
+            pushed += 1;
+            if ring.push([byte; 64])? { Ok(()) } else { Err("the ring is full".into()) }
+        };
+        let look = |(_, last): &mut (Producer<[u8; 64]>, u64), seen: &mut [Vec<u8>; 2]| {
+            // SAFETY: the item lies within the ring's pages, which live as long as the ring; nobody writes it again.
+            two_looks(unsafe { std::slice::from_raw_parts(*last as *const u8, 64) }, seen);
+            Ok(())
+        };
+        expect_none("pushed items", hunt_for(ITEMS, (ring, items), write, look))
+    })
+}
+
+#[test]
+fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
+    use ffi_tests::c_objects::{Context, Mapped, done};
+    alone(|_| {
+        let context = Context::open()?;
+        let (resource, engine) = (context.mapped_memory(CUDAMEM_COHERENCE_PREFERRED)?, context.engine()?);
+        for size in SIZES {
+            let hunt = |what: &str, write: &mut dyn FnMut(&Mapped, &[u8]) -> Outcome| {
+                let mut bytes = vec![0; size];
+                let write = |memory: &mut Mapped, byte| {
+                    bytes.fill(byte);
+                    write(memory, &bytes)
+                };
+                let memory = resource.allocate_mapped(size)?;
+                let start = memory.host_pointer()?.addr();
+                let look = move |_: &mut Mapped, seen: &mut [Vec<u8>; 2]| {
+                    let start = std::ptr::with_exposed_provenance::<u8>(start);
+                    // SAFETY: the memory lives, has that size, and is written by nobody while this thread has it.
+                    two_looks(unsafe { std::slice::from_raw_parts(start, size) }, seen);
+                    Ok(())
+                };
+                memory.host_pointer()?.expose_provenance();
+                expect_none(&format!("C, {what}, {size} bytes"), hunt(memory, write, look))
+            };
+            hunt("mapped_write", &mut |memory, bytes| {
+                // SAFETY: the handle lives, and the bytes are readable.
+                Ok(done(unsafe { cudamem_mapped_write(memory.0, 0, bytes.as_ptr().cast(), bytes.len()) })?)
+            })?;
+            hunt("mapped_store_u64", &mut |memory, bytes| {
+                let word = u64::from_ne_bytes([bytes[0]; 8]);
+                (0..size / 8).try_for_each(|at| Ok(done(cudamem_mapped_store_u64(memory.0, at * 8, word))?))
+            })?;
+            hunt("engine_write_mapped", &mut |memory, bytes| {
+                let (source, size) = (bytes.as_ptr().cast(), bytes.len());
+                // SAFETY: as above; there are no options.
+                Ok(done(unsafe { cudamem_engine_write_mapped(engine.0, memory.0, 0, source, size, std::ptr::null()) })?)
+            })?;
+            hunt("engine_write_mapped_complete", &mut |memory, bytes| {
+                let (source, size) = (bytes.as_ptr().cast(), bytes.len());
+                // SAFETY: as above.
+                Ok(done(unsafe { cudamem_engine_write_mapped_complete(engine.0, memory.0, 0, source, size) })?)
+            })?;
+            hunt("engine_scatter_to_mapped", &mut |memory, bytes| {
+                let piece = |(turn, line): (usize, &[u8])| cudamem_scatter {
+                    offset: turn * 64,
+                    source: line.as_ptr().cast(),
+                    size: line.len(),
+                };
+                let pieces: Vec<_> = bytes.chunks(64).enumerate().map(piece).collect();
+                // SAFETY: as above.
+                Ok(done(unsafe {
+                    cudamem_engine_scatter_to_mapped(engine.0, memory.0, pieces.as_ptr(), pieces.len())
+                })?)
+            })?;
+        }
+        Ok(())
+    })
+}
