@@ -2,12 +2,11 @@
 
 use crate::beside_captures::relaxed;
 use crate::cpu_released::{DeviceWait, Pending};
-use crate::deferred::ContextState;
+use crate::deferred::{self, ContextState};
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
 use crate::later::{check_outside, drop_later, inside_host_function};
-use crate::signal::armed;
 use crate::waiting::{self, Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
@@ -454,7 +453,7 @@ impl Inner {
 
     /// Whether a stream waits for a flag, counter or ring, which the CPU may have to write.
     fn armed(&self) -> bool {
-        armed::armed_anywhere(self.device.driver(), (self.raw.addr(), self.id))
+        deferred::is_armed(self.device.driver(), (self.raw.addr(), self.id))
     }
 
     /// Does the frees that were put off. Whether there were any.

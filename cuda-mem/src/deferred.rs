@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::CUresult;
 use once_cell::sync::OnceCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// What all values of this crate for one context of the driver share.
 #[derive(Default)]
@@ -51,6 +51,21 @@ pub(crate) struct Deferred {
 
 /// Contexts by library, address and number.
 type States = BTreeMap<(usize, usize, u64), Weak<ContextState>>;
+
+/// Whether a stream of a context waits for a word in memory that the CPU may have to write.
+type Armed = fn(&Driver, context: (usize, Option<u64>)) -> bool;
+
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Sets who knows which streams wait for words. Before the first of them does.
+pub(crate) fn set_armed(known: Armed) {
+    let _ = ARMED.set(known);
+}
+
+/// Whether a stream of a context waits for a word that the CPU may have to write.
+pub(crate) fn is_armed(driver: &Driver, context: (usize, Option<u64>)) -> bool {
+    ARMED.get().is_some_and(|known| known(driver, context))
+}
 
 static STATES: Mutex<States> = Mutex::new(BTreeMap::new());
 

@@ -75,8 +75,8 @@ fn wait(copies: &Mutex<Copies>) -> Result<()> {
     // What is lent comes back when all is complete.
     let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
     // All of them, also after an error.
-    let complete = || marks.into_iter().fold(Ok(()), |result, (_, event)| result.and(event.complete()));
-    waiting::while_doing(&"at the end of a transfer_scope", complete)
+    let complete = || marks.iter().map(|(_, event)| event.complete()).collect::<Vec<_>>();
+    waiting::while_doing(&"at the end of a transfer_scope", complete).into_iter().collect()
 }
 
 impl<'scope, 'env> TransferScope<'scope, 'env> {

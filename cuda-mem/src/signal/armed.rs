@@ -2,8 +2,8 @@
 
 use super::state::{Kind, Signal};
 use super::uses::{Use, What};
-use crate::Driver;
 use crate::beside_captures::relaxed;
+use crate::{Driver, deferred, waiting};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -32,6 +32,11 @@ impl Drop for Counted {
 
 /// Adds a signal that streams wait for.
 pub(super) fn register(signal: &Arc<Signal>) {
+    // They know nothing of signals, which stand above them.
+    waiting::set_awaited(|context, stream| {
+        describe(context, stream).iter().map(|wait| wait.to_string().into()).collect()
+    });
+    deferred::set_armed(armed_anywhere);
     let mut signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     if signals.len() == signals.capacity() {
         signals.retain(|signal| signal.strong_count() != 0);

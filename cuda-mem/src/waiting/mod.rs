@@ -163,6 +163,11 @@ fn address(raw: CUstream) -> usize {
     raw.addr()
 }
 
+/// Sets who knows what queued work waits for: given a context, and one of its streams or none for all of them.
+pub(crate) fn set_awaited(known: slot::Awaited) {
+    slot::set_awaited(known);
+}
+
 /// Makes a call that may wait for the target. Every call that blocks goes through here.
 pub(crate) fn during<R>(call: &'static &'static str, target: Target, wait: impl FnOnce() -> R) -> R {
     let _watched = slot::enter(call, target);

@@ -4,12 +4,11 @@
 //! while they change, and another one afterwards, tells it that what it read belongs together.
 
 use super::{SlowWait, Target, What, this_thread, watchdog};
-use crate::signal::armed;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One thread's wait. Only its thread writes it.
 #[derive(Debug)]
@@ -220,6 +219,20 @@ impl Seen {
     }
 }
 
+/// Tells what a stream of a context waits for, or all of its streams.
+pub(crate) type Awaited = fn(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>>;
+
+static AWAITED: OnceLock<Awaited> = OnceLock::new();
+
+/// Sets who knows what queued work waits for.
+pub(super) fn set_awaited(known: Awaited) {
+    let _ = AWAITED.set(known);
+}
+
+fn awaited(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>> {
+    AWAITED.get().map_or_else(Vec::new, |known| known(context, stream))
+}
+
 /// What is told of a wait.
 pub(super) fn describe(
     doing: &'static str,
@@ -228,13 +241,12 @@ pub(super) fn describe(
     waited: Duration,
     thread: Box<str>,
 ) -> SlowWait {
-    let waits = match target.what {
+    let awaits = match target.what {
         What::Thread => Vec::new(),
-        What::Stream => armed::describe(target.context, Some(target.stream)),
+        What::Stream => awaited(target.context, Some(target.stream)),
         // Whose event it is, is not known.
-        What::Context | What::Event => armed::describe(target.context, None),
+        What::Context | What::Event => awaited(target.context, None),
     };
-    let awaits = waits.iter().map(|wait| wait.to_string().into()).collect();
     SlowWait { doing, call, thread, target: target.public(), waited, awaits }
 }
 

@@ -74,7 +74,7 @@ mod tests {
         for _ in 0..10_000 {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let choice = number >> 33;
-            if choice % 2 == 0 && !taken.is_empty() {
+            if choice.is_multiple_of(2) && !taken.is_empty() {
                 let (begin, size) = taken.swap_remove((choice / 2) as usize % taken.len());
                 places.give(begin, size);
             } else if let Some(begin) = places.take(choice % 50 + 1) {

@@ -60,8 +60,11 @@ pub(super) struct Conflict {
 pub(super) struct Borrows {
     last: u64,
     held: BTreeMap<u64, (Hold, Range<usize>)>,
-    running: BTreeMap<u64, (&'static str, Vec<(Range<usize>, bool)>)>,
+    running: BTreeMap<u64, (&'static str, Accesses)>,
 }
+
+/// Ranges that work uses, and whether it writes them.
+type Accesses = Vec<(Range<usize>, bool)>;
 
 fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
     let both = one.start.max(other.start)..one.end.min(other.end);
