@@ -347,7 +347,7 @@ impl Context {
         &self.inner.state
     }
 
-    /// In a quiet moment, does the frees that were put off (see [`deferred`](crate::deferred)). Whether there were any.
+    /// In a quiet moment, does the frees that were put off (see [`deferred`]). Whether there were any.
     pub(crate) fn free_deferred(&self) -> bool {
         self.inner.free_deferred()
     }

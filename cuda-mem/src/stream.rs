@@ -179,7 +179,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Time is up: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Work failed.
+    /// Time is up: [`Error::WaitTimedOut`]. Work failed.
     #[doc(alias = "cuStreamQuery")]
     pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
         waiting::poll(&"Stream::synchronize_for", Target::stream(self), limit, || self.is_done())?;
@@ -243,10 +243,10 @@ impl Stream {
     }
 
     /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. A panic in it is
-    /// kept as a drop error of the context, [`Error::Panicked`](crate::Error::Panicked), with its text.
+    /// kept as a drop error of the context, [`Error::Panicked`], with its text.
     ///
     /// The function must not call the driver. What of this crate has to is refused there:
-    /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and pools
+    /// [`Error::InsideHostFunction`]. Buffers, streams, events, contexts, graphs and pools
     /// that are dropped in it end soon after it has returned, on a thread of this crate's.
     ///
     /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the

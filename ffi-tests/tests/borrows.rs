@@ -247,7 +247,7 @@ fn a_forgotten_guard_holds_nothing_back() -> Outcome {
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), SIZE, &stream)?;
         for byte in 1..4 {
-            std::mem::forget(buffer.read(..)?);
+            let _forgotten = std::mem::ManuallyDrop::new(buffer.read(..)?);
             let mut guard = buffer.write(..)?;
             guard.fill(byte);
             // The borrow ends here, and softgpu cannot see it.

@@ -16,7 +16,7 @@
 //!
 //! The instructions are assembly: it moves 8 to 64 bytes at a time, which is one way to carry out as many relaxed accesses
 //! of single bytes. The compiler must assume no more of assembly than that. An aligned word of 1, 2, 4 or 8 bytes is
-//! moved by one instruction, so a [`SharedCell`](crate::SharedCell) is never torn: that is the processor's promise, beyond the
+//! moved by one instruction, so a [`SharedCell`](crate::mapped::SharedCell) is never torn: that is the processor's promise, beyond the
 //! model's. Atomics of Rust do not vectorise, and would allow no streaming accesses.
 //!
 //! Miri runs the model itself, byte by byte. The sanitizers do not see into assembly, so builds for them

@@ -100,7 +100,7 @@ fn waits(signal: &Signal, used: &Use) -> Option<State> {
 }
 
 /// What a stream of a context waits for now, or any of its streams, as far as flags, counters and rings tell. All are given as
-/// numbers: the driver's handle of the stream, and [`Context::name`].
+/// numbers: the driver's handle of the stream, and the name of [`Context`](crate::Context).
 ///
 /// It makes no call of the driver, which may not answer a thread that watches others. So a wait that a stream has passed may be
 /// told of when its word was written again since. Signals that another thread uses at the moment are left out.

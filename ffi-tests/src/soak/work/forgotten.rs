@@ -10,14 +10,14 @@ use cuda_mem::{Buffer, HostBuffer, Stream};
 use softgpu::CpuBorrow;
 
 /// Forgets a value, whether it has something to do in its drop or not.
-fn forget<T>(value: T) {
+fn lose<T>(value: T) {
     std::mem::forget(value);
 }
 
 /// Forgets a guard. softgpu, which cannot see that its borrow is over, is told.
 fn forget<G>(guard: G, bytes: &[u8]) {
     CpuBorrow::end_all(bytes.as_ptr().addr(), bytes.len());
-    forget(guard);
+    std::mem::forget(guard);
 }
 
 /// One value that is forgotten.
@@ -43,7 +43,7 @@ fn buffers(hands: &mut Hands<'_>) -> Done {
     let mut buffer = Buffer::from_slice(&PinnedMemory::new(&hands.world.context), &model, &stream)?;
     for _ in 0..1 + hands.below(4) {
         let (range, byte) = (hands.range(size), hands.number() as u8);
-        forget(buffer.read(range.clone())?);
+        lose(buffer.read(range.clone())?);
         let mut guard = buffer.write(range.clone())?;
         guard.fill(byte);
         let bytes: *const [u8] = &*guard;
@@ -73,7 +73,7 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
         let range = hands.range(size);
         let bytes = hands.bytes(range.len());
         match hands.below(3) {
-            0 => forget(memory.read(range)?),
+            0 => lose(memory.read(range)?),
             1 => {
                 let mut guard = memory.write(range.clone())?;
                 guard.copy_from_slice(&bytes);
@@ -109,7 +109,7 @@ fn views(hands: &mut Hands<'_>) -> Done {
     let row = hands.below(rows);
     {
         let mut view = buffer.view_mut(&[rows as i64, 4])?.sliced(&[Index::At(row as i64)])?;
-        forget(view.read::<u8>()?);
+        lose(view.read::<u8>()?);
         let mut elements = view.write::<u8>()?;
         let byte = hands.number() as u8;
         elements.iter_mut().for_each(|element| *element = byte);
@@ -128,10 +128,10 @@ fn of_the_thread(hands: &mut Hands<'_>) -> Done {
     let own = context.device().create_context()?;
     // A thread of its own: its stack of contexts is deeper from now on.
     let thread = std::thread::spawn(move || -> Done<Vec<u8>> {
-        forget(own.bind()?);
+        lose(own.bind()?);
         drop(own);
-        forget(context.bind()?);
-        forget(RelaxedCalls::begin(context.driver())?);
+        lose(context.bind()?);
+        lose(RelaxedCalls::begin(context.driver())?);
         let stream = Stream::new(&context)?;
         Ok(Buffer::from_slice(&PinnedMemory::new(&context), &bytes, &stream)?.to_vec()?.into_iter().rev().collect())
     });
@@ -150,17 +150,17 @@ pub fn in_a_process(setup: &Setup) -> Result<(), Box<dyn std::error::Error>> {
         let mut buffer = Buffer::filled(&pinned, 5000, byte, &stream)?;
         let host = HostBuffer::<u8>::zeroed(&pinned, 5000)?;
         match byte % 4 {
-            0 => forget(buffer.download(0, host)?),
-            1 => forget(buffer.upload(0, vec![byte; 100])?),
+            0 => lose(buffer.download(0, host)?),
+            1 => lose(buffer.upload(0, vec![byte; 100])?),
             2 => {
                 let part = buffer.try_clone()?;
                 // The graph that is recorded is never made.
-                forget(stream.capture(CaptureMode::Relaxed, |_| {
-                    forget(part);
+                lose(stream.capture(CaptureMode::Relaxed, |_| {
+                    lose(part);
                     Ok(())
                 }));
             }
-            _ => forget((host, Stream::new(&setup.context)?)),
+            _ => lose((host, Stream::new(&setup.context)?)),
         }
         if buffer.to_vec()? != [byte; 5000] {
             return Err(format!("memory beside what was forgotten changed from {byte}").into());

@@ -54,8 +54,8 @@ pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Re
     for bytes in SIZES {
         let host = &mut host[..bytes];
         // One fence for all, at the end.
-        let posted = memory
-            .store_scope(|scope| times(budget, clock, &mut || scope.copy_from_slice(0, black_box(&mut *host))))?;
+        let posted =
+            memory.store_scope(|scope| times(budget, clock, &mut || scope.copy_from_slice(0, black_box(&*host))))?;
         let mut timed = |work: &mut dyn FnMut(&mut MappedMemory, &mut [u8]) -> Result<()>| {
             times(budget, clock, &mut || work(&mut memory, black_box(&mut *host)))
         };
