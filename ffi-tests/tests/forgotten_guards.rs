@@ -42,7 +42,7 @@ fn what_a_forgotten_guard_of_mapped_memory_wrote_is_kept() -> Outcome {
         let mut guard = memory.write(100..200)?;
         guard.fill(2);
         forget(guard);
-        mem::forget(memory.read(0..300)?);
+        let _forgotten = mem::ManuallyDrop::new(memory.read(0..300)?);
         let mut model = vec![1; 4096];
         model[100..200].fill(2);
         same("the CPU", &memory.read(..)?, &model)?;
@@ -65,7 +65,7 @@ fn what_a_forgotten_guard_of_a_buffer_wrote_is_kept() -> Outcome {
         let mut guard = buffer.write(100..200)?;
         guard.fill(2);
         forget(guard);
-        mem::forget(buffer.read(0..300)?);
+        let _forgotten = mem::ManuallyDrop::new(buffer.read(0..300)?);
         model[100..200].fill(2);
         same("the CPU", &buffer.read(..)?, &model)?;
         let mut guard = buffer.write(1000..1100)?;
@@ -82,7 +82,7 @@ fn what_a_forgotten_guard_of_a_buffer_wrote_is_kept() -> Outcome {
         guard.iter_mut().for_each(|byte| *byte = 5);
         CpuBorrow::end_all(guard.as_mut_slice().ok_or("the view has gaps")?.as_ptr().addr(), 4096);
         mem::forget(guard);
-        mem::forget(view.read::<u8>()?);
+        let _forgotten = mem::ManuallyDrop::new(view.read::<u8>()?);
         let mut copy =
             Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 4096, &Stream::new(&setup.context)?)?;
         copy.copy_from_buffer(0, &buffer, ..)?;
