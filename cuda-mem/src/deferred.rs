@@ -126,9 +126,16 @@ impl Context {
             self.put_off(doing, free);
             return Ok(());
         };
+        // A capture of another stream forbids neither the wait nor the free.
+        let relaxed = relaxed(self.driver())?;
         let worked = home.map_or(Ok(()), Stream::drain);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
-        drop(wait);
+        drop((relaxed, wait));
+        if freed.as_ref().is_err_and(is_capture) {
+            // One that is not known here.
+            self.put_off(doing, free);
+            return Ok(());
+        }
         self.free_deferred();
         freed
     }

@@ -129,6 +129,8 @@ fn what_is_live_when_the_last_handle_goes_is_reported_once() -> Outcome {
         assert!(told.len() == 1 && told[0].starts_with("1 live block, 777 bytes\n"), "{told:?}");
         // A stripped program has frames without names.
         assert!(told[0].contains("777 bytes, kept, ") && told[0].contains(" 0: "), "{told:?}");
+        let errors = setup.context.take_drop_errors().errors;
+        assert!(errors.len() == 1 && errors[0].to_string().contains("a hook's panic goes nowhere"), "{errors:?}");
         drop(kept);
         Ok(())
     })

@@ -101,7 +101,11 @@ fn what_is_no_snapshot_is_refused_and_nothing_is_written() {
     let output = std::env::temp_dir().join(format!("cuda-mem-pools-{}-never.svg", std::process::id()));
     for (name, content, words) in [
         ("cut", &json[..json.len() / 2], "cut off: EOF while parsing"),
-        ("version", &json.replace("\"format\":1", "\"format\":99"), "is of format 99, but this release reads format 1"),
+        (
+            "version",
+            &json.replace("\"format\":2", "\"format\":99"),
+            "is of format 99, but this release reads formats 1 and 2",
+        ),
         ("array", "[]", "this is no snapshot of a pool"),
         ("csv", "Thread,Time,Action,Pointer,Size,Stream\n", "this is no snapshot of a pool"),
         ("state", &json.replace("\"allocated\",\"stream\"", "\"melted\",\"stream\""), "unknown variant `melted`"),

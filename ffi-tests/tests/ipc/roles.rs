@@ -185,8 +185,9 @@ impl Importer {
         });
         drop(first);
         drop(last);
-        self.stream.synchronize()?;
-        assert!(slow.is_done()?, "the memory was let go before the work on it was done");
+        // Memory of cuMemAlloc is let go in the next quiet moment; softgpu reports what is let go under work.
+        self.setup.context.synchronize()?;
+        assert!(slow.is_done()?, "the context has work left");
         opener.join().map_err(|_| "the opener panicked")??;
         self.channel.send_bytes(b"done")?;
         Ok(())

@@ -145,7 +145,8 @@ pub(crate) fn watched(
         _ if absent => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         Some(Fault { after: false, code, .. }) => code,
         _ => {
-            let code = if matches!(needs, Needs::Started | Needs::Uncaptured) { sticky(name) } else { None };
+            let code =
+                if matches!(needs, Needs::Started | Needs::Locked | Needs::Uncaptured) { sticky(name) } else { None };
             let code = code.unwrap_or_else(&mut *run);
             fault.as_ref().map_or(code, |fault| fault.code)
         }
