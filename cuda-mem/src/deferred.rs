@@ -117,9 +117,15 @@ impl Context {
         home: Option<&Stream>,
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        // A wait for a stream that captures would end the capture.
-        home.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
         let elsewhere = home.filter(|home| home.context() != self);
+        if let Some(home) = home
+            && home.is_capturing()?
+        {
+            // A wait for a stream that captures would end the capture.
+            elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
+            self.put_off(doing, free);
+            return Ok(());
+        }
         // The list's frees come after all work of this context only.
         elsewhere.map_or(Ok(()), Stream::drain)?;
         let Some(wait) = self.try_quiet() else {

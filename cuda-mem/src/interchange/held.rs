@@ -1,14 +1,13 @@
 //! What consumers of other libraries hold, and how that ends.
 
 use super::Release;
-use crate::beside_captures::captures_under_way;
+use crate::beside_captures::{captures_under_way, postpone};
 use crate::context::Liveness;
 use crate::error::DriverError;
 use crate::resource::kind::Any;
 use crate::{Context, Result, SharedBuffer, Stream};
 use core::mem;
 use cuda_sys::CUresult;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 /// What a consumer holds.
@@ -39,10 +38,6 @@ impl After {
     }
 }
 
-/// What ended while a stream captured, so that its consumer's work could not be waited for. It is tried again when another
-/// export ends.
-static POSTPONED: Mutex<Vec<Held>> = Mutex::new(Vec::new());
-
 impl Drop for Held {
     fn drop(&mut self) {
         let context: &Context = self.memory.stream().context();
@@ -51,20 +46,13 @@ impl Drop for Held {
             && let Err(error) = self.order(context)
             && !error.is_teardown()
         {
-            // The consumer's work may go on with it.
-            if error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
-                let after = mem::replace(&mut self.after, After::Nothing);
-                postponed().push(Held { memory: self.memory.clone(), after });
-            } else {
+            // The consumer's work may go on with it. A capture that forbids the wait will end, and then this waits.
+            let context = context.clone();
+            let after = mem::replace(&mut self.after, After::Nothing);
+            if let Err(held) = postpone(Box::new(Held { memory: self.memory.clone(), after })) {
                 context.drop_errors().push("ordering memory after its consumer, so that it stays", error);
-                mem::forget(self.memory.clone());
+                mem::forget(held);
             }
-            return;
-        }
-        if !captures_under_way() {
-            // Their ends come here again, where there is no more.
-            let ended = mem::take(&mut *postponed());
-            drop(ended);
         }
     }
 }
@@ -81,10 +69,6 @@ impl Held {
             After::Context => wait_for_all(context),
         }
     }
-}
-
-fn postponed() -> MutexGuard<'static, Vec<Held>> {
-    POSTPONED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for all work of a context. While a stream captures the driver refuses that, and the capture would be lost.
