@@ -282,13 +282,14 @@ mod tests {
     fn copies_exactly(copy: unsafe fn(*const u8, *mut u8, usize)) {
         #[repr(align(64))]
         struct Aligned([u8; ROOM]);
-        let source = Aligned(core::array::from_fn(|index| (index * 7 + 3) as u8));
+        // Memory that others may write, so its address may be written through.
+        let mut source = Aligned(core::array::from_fn(|index| (index * 7 + 3) as u8));
         for length in 0..LENGTHS {
             for &from in SOURCES {
                 for to in (0..64).step_by(STEP) {
                     let mut destination = Aligned([0xEE; ROOM]);
                     // SAFETY: both lie within the arrays: 64 + 63 + LENGTHS < ROOM.
-                    unsafe { copy(source.0.as_ptr().add(from), destination.0.as_mut_ptr().add(64 + to), length) };
+                    unsafe { copy(source.0.as_mut_ptr().add(from), destination.0.as_mut_ptr().add(64 + to), length) };
                     let mut expected = [0xEE; ROOM];
                     expected[64 + to..][..length].copy_from_slice(&source.0[from..from + length]);
                     assert!(destination.0 == expected, "length {length}, from {from}, to {to}");
