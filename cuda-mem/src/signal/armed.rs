@@ -159,6 +159,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_wait_is_described_until_the_stream_has_passed_it() -> Result<()> {
         let stream = stream()?;
         let context = stream.context();
@@ -187,6 +188,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn signals_without_names_are_numbered() -> Result<()> {
         let stream = stream()?;
         let flag = Signals::new(stream.context())?.flag::<u64>(Waiter::Device)?;
@@ -198,6 +200,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_ring_and_a_flag_of_a_kernel_are_described_while_it_runs() -> Result<()> {
         let stream = stream()?;
         let context = stream.context();
@@ -220,6 +223,7 @@ mod tests {
 
     /// As in a program that waits in turns: the log of waits must not grow with their number.
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_hundred_thousand_waits_leave_few_entries() -> Result<()> {
         let stream = stream()?;
         let signals = Signals::new(stream.context())?;
@@ -239,6 +243,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_closed_flag_says_so_and_its_stream_is_told() -> Result<()> {
         let stream = stream()?;
         let flag = Signals::new(stream.context())?.flag::<u32>(Waiter::Device)?.named("go");
