@@ -41,8 +41,22 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
 /// Drops what a panic carried. That may panic too, and what this second panic carries is leaked: it could go on for ever.
 pub(crate) fn dispose(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        core::mem::forget(second);
+        leak(second);
     }
+}
+
+fn leak(payload: Box<dyn Any + Send>) {
+    let payload = Box::leak(payload);
+    // Miri reports leaks, except of what it is told of.
+    #[cfg(miri)]
+    if size_of_val(payload) > 0 {
+        unsafe extern "Rust" {
+            fn miri_static_root(pointer: *const u8);
+        }
+        // SAFETY: the pointer is the beginning of an allocation.
+        unsafe { miri_static_root(core::ptr::from_ref(payload).cast()) };
+    }
+    let _ = payload;
 }
 
 /// Does `work`, and then `undo` where it failed or panicked.

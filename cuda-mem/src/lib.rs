@@ -95,6 +95,7 @@ mod resource;
 pub mod signal;
 mod stream;
 pub mod suballocator;
+mod submission;
 mod support;
 pub mod trace;
 #[cfg(doctest)]

@@ -13,6 +13,7 @@ use crate::context::Liveness;
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUresult;
+use std::io::Write;
 
 /// How often a wait is tried that fails for no reason that says whether the work goes on.
 const ATTEMPTS: u32 = 16;
@@ -21,15 +22,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Event {
     /// Sets the event to the stream's present end, as [`record`](Event::record) does, and fails where the event marks no
-    /// point in time, because the stream captures a graph.
+    /// point in time, because the stream captures a graph. Returns whether the work before it is already complete.
     ///
     /// After an error the event may mark nothing, whatever it marked before.
-    pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn mark(&self, stream: &Stream) -> Result<bool> {
         self.record(stream)?;
         // Only the event tells for sure: another thread may begin or end a capture at any moment. The question would end
         // a capture of another library's, so it is asked in relaxed mode, whether captures are known here or not.
         let _relaxed = RelaxedCalls::begin(self.context().driver())?;
-        self.is_done().map(drop)
+        self.is_done()
     }
 }
 
@@ -103,8 +104,10 @@ impl Stream {
     /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
     /// what it was to wait for.
     pub(crate) fn complete_with(&self, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.check_not_capturing(call)?;
-        let begun = work();
+        let begun = {
+            let _submission = self.submission(call)?;
+            work()
+        };
         begun.and(self.complete())?;
         self.check_released()
     }
@@ -196,7 +199,9 @@ impl Attempts {
 
 #[cold]
 fn give_up(error: &Error) -> ! {
-    eprintln!(
+    // Not eprintln!, which panics, and so returns to the caller, where nobody reads stderr any more.
+    let _ = writeln!(
+        std::io::stderr(),
         "cuda-mem: the driver cannot say whether a copy to or from this process's memory is complete ({error}, {ATTEMPTS} \
          times). The copy may still write to memory that the program uses for something else, so the process ends here."
     );
@@ -234,8 +239,8 @@ fn capturing(call: &'static str) -> Error {
         call,
         argument: "stream",
         value: "capturing a graph".into(),
-        rule: "what a capture records is not done now, so it orders nothing and fills no memory: do it before the capture, \
-               or after it",
+        rule: "a capture only records what it is given: do this before the capture or after it; memory inside a graph comes \
+               from graph memory",
     }
 }
 
@@ -243,6 +248,22 @@ fn capturing(call: &'static str) -> Error {
 mod tests {
     use super::*;
     use crate::DriverError;
+
+    #[test]
+    fn the_error_of_a_capturing_stream_says_what_to_do() {
+        let text = capturing("DriverPool::allocate").to_string();
+        assert!(text.starts_with("DriverPool::allocate: stream is capturing a graph, but "), "{text}");
+        assert!(text.contains("before the capture") && text.contains("graph memory"), "{text}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn a_stream_that_does_not_capture_is_let_through() -> Result<()> {
+        let context = crate::Driver::software()?.device(0)?.primary_context()?;
+        let stream = Stream::new(&context)?;
+        assert!(!stream.is_capturing()?);
+        stream.check_not_capturing("test")
+    }
 
     fn error(code: CUresult) -> Error {
         DriverError { call: "cuStreamSynchronize", code }.into()

@@ -6,8 +6,9 @@ use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
-use crate::error::{DriverError, call};
+use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
+use crate::submission::Gate;
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
@@ -41,6 +42,7 @@ struct Inner {
     raw: CUstream,
     ownership: Ownership,
     abandoned: Abandoned,
+    gate: Gate,
 }
 
 /// Why work of the stream ran without what it was to wait for, until somebody is told.
@@ -114,7 +116,8 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of `context`, and stays alive while this value and its clones live.
+    /// `raw` is a stream of `context`, and stays alive while this value and its clones live. No thread begins a capture of it,
+    /// other than by this value and its clones, while another thread uses them.
     pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
         Self::from_inner(context, raw, Ownership::Borrowed(None))
     }
@@ -123,13 +126,22 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of `context`, and stays alive while `owner` does.
+    /// `raw` is a stream of `context`, and stays alive while `owner` does. No thread begins a capture of it, other than by this
+    /// value and its clones, while another thread uses them.
     pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
         Self::from_inner(context, raw, Ownership::Borrowed(Some(owner)))
     }
 
     fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone(), raw, ownership, abandoned: Abandoned::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                context: context.clone(),
+                raw,
+                ownership,
+                abandoned: Abandoned::default(),
+                gate: Gate::default(),
+            }),
+        }
     }
 
     /// The lowest and the highest priority of a context's streams; the highest is the smaller number.
@@ -269,10 +281,7 @@ impl Stream {
 
     fn launch(&self, function: Box<dyn FnOnce() + Send>, pending: impl FnOnce() -> Option<Pending>) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        if self.is_capturing()? {
-            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-            return Err(DriverError { call: "cuLaunchHostFunc", code }.into());
-        }
+        let _submission = self.submission("Stream::launch_host_function")?;
         let drop_errors = self.context().drop_errors().clone();
         let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending: pending() }));
         // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
@@ -325,6 +334,11 @@ impl Stream {
     /// The driver's handle. It lives as long as this value and its clones.
     pub fn raw(&self) -> CUstream {
         self.inner.raw
+    }
+
+    /// Keeps captures of this stream apart from submissions to it.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.inner.gate
     }
 }
 
@@ -389,7 +403,13 @@ impl Drop for Inner {
         }
         if inside_host_function() {
             let (context, raw) = (self.context.clone(), self.raw);
-            return drop_later(Self { context, raw, ownership: Ownership::Owned, abandoned: Abandoned::default() });
+            return drop_later(Self {
+                context,
+                raw,
+                ownership: Ownership::Owned,
+                abandoned: Abandoned::default(),
+                gate: Gate::default(),
+            });
         }
         // SAFETY: ours, and used by nobody any more; the driver finishes its work.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };

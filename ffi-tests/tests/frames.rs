@@ -317,7 +317,7 @@ fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Ou
                 let bound = setup.context.bind()?;
                 // SAFETY: both are alive, and the frame is told of the work.
                 let code = unsafe {
-                    raw.cuMemcpyDtoDAsync_v2(arrived.device_pointer(), frame.device_pointer(), SIZE, consumer.raw())
+                    raw.cuMemcpyAsync(arrived.device_pointer(), frame.device_pointer(), SIZE, consumer.raw())
                 }?;
                 drop(bound);
                 assert_eq!(code.0, 0);

@@ -86,7 +86,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Posts what a guard wrote that was forgotten, before device work: it would overwrite that work's writes later.
     #[inline]
-    pub(super) fn post_forgotten(&self) -> Result<()> {
+    pub(crate) fn post_forgotten(&self) -> Result<()> {
         if self.hold.allocation().is_posted() { Ok(()) } else { self.post_all() }
     }
 

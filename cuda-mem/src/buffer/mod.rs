@@ -137,6 +137,7 @@ impl<T, K: Kind> Buffer<T, K> {
         T: Zeroable,
     {
         let mut buffer = Self::uninit(resource, length, stream)?;
+        let _submission = stream.submission("Buffer::zeroed")?;
         buffer.fill_bytes(0..buffer.len(), 0)?;
         // SAFETY: zeros are a value of `T`.
         Ok(unsafe { buffer.assume_init() })
@@ -153,6 +154,7 @@ impl<T, K: Kind> Buffer<T, K> {
         T: NoUninit,
     {
         let mut buffer = Self::uninit(resource, length, stream)?;
+        let _submission = stream.submission("Buffer::filled")?;
         buffer.fill_pattern("Buffer::filled", 0..length, bytemuck::bytes_of(&value))?;
         // SAFETY: every element was given a value.
         Ok(unsafe { buffer.assume_init() })

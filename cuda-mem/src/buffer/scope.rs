@@ -134,7 +134,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             return Ok(());
         }
         let home = buffer.stream();
-        home.check_not_capturing("TransferScope")?;
+        let _submission = home.submission("TransferScope")?;
         // Through the whole of it, so that of two threads with one stream the later one also marks the later point.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         // The event is made first: once the copy has begun, its end must be found.
@@ -153,7 +153,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, after which something may have begun.
-        begun.and(marks[place].1.mark(home).or_else(|_| home.complete()))
+        begun.and(marks[place].1.mark(home).map(drop).or_else(|_| home.complete()))
     }
 }
 

@@ -136,8 +136,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
         // The event is made first: once the copy has begun, its end must be found.
-        let event = match home.check_not_capturing("Buffer::upload").and_then(|()| Event::new(home.context())) {
-            Ok(event) => event,
+        let submission = home.submission("Buffer::upload");
+        let (_submission, event) = match submission.and_then(|it| Ok((it, Event::new(home.context())?))) {
+            Ok(begun) => begun,
             Err(error) => return Err(Refused::new(host, error)),
         };
         let begun = match size {
@@ -148,8 +149,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
             }),
         };
-        if let Err(error) = begun.and_then(|()| event.mark(home)) {
+        if let Err(error) = begun.and_then(|()| event.mark(home).map(drop)) {
             // Whatever was begun must not go on with memory that is given back. The error is known already.
+            drop(_submission);
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }

@@ -87,7 +87,7 @@ impl Slot {
         let address = self.start().expose_provenance() as CUdeviceptr;
         // From here on, whatever the driver says.
         self.under_way = true;
-        match work(address).and_then(|()| self.event.mark(stream)) {
+        match work(address).and_then(|()| self.event.mark(stream).map(drop)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 // No event stands for the copies: wait for the stream instead. Where this fails too, the slot stays used.

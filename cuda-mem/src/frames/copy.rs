@@ -29,6 +29,10 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
         if to.is_empty() {
             return Ok(());
         }
+        // Before the stream waits for the frame: this may wait for the stream.
+        self.post_forgotten()?;
+        // The wait and the copy are done, or neither is.
+        let _submission = self.stream().submission(CALL)?;
         frame.wait_on(self.stream())?;
         let (to, source) = (self.address(to.start), frame.device_pointer() + from.start as u64);
         let copied = self.in_order(|home| {

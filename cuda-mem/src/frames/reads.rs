@@ -48,11 +48,7 @@ impl Reads {
             }
         };
         let mark = &mut self.marks[index];
-        mark.event.record(stream)?;
-        // Another thread may have begun a capture since: then the event marks nothing, and a question to it fails. Captures of
-        // other streams are not disturbed.
-        let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
-        mark.outstanding = !mark.event.is_done()?;
+        mark.outstanding = !mark.event.mark(stream)?;
         Ok(())
     }
 

@@ -68,7 +68,8 @@ impl Stream {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let under_way = UnderWay::begin();
         // SAFETY: the stream lives; `Capture` ends what begins here.
-        unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) }?;
+        let begin = || unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) };
+        self.apart_from_submissions(&"Stream::capture", begin)?;
         let capture = Capture { stream: self, open: true, _under_way: under_way };
         record(self)?;
         capture.end()

@@ -210,7 +210,7 @@ impl Imported {
     fn release_pool_memory(&self, key: &PoolKey, stream: &Stream) -> Result<()> {
         let (cuda, current) = (self.context.driver().raw(), stream.context().bind());
         // Before the lock: what may call a hook of the program's is not done under it.
-        let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(stream).map(|()| event)) {
+        let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(stream).map(|_| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody can wait for the work later.
             Err(_) => stream.finish().map(|()| None),

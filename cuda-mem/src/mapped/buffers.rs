@@ -2,9 +2,7 @@
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
-use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing, kind,
-};
+use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind};
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -59,7 +57,7 @@ unsafe impl MemoryResource for MappedBlocks {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "MappedResource::allocate";
         check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
-        check_not_capturing(CALL, stream)?;
+        stream.check_not_capturing(CALL)?;
         let allocation = self.0.without_blocks().make(size)?;
         let block = Block { device_pointer: allocation.device(0), host_pointer: allocation.host(0), size };
         let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);

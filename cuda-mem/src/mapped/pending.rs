@@ -162,5 +162,5 @@ impl Pending {
 /// Sets an event to a stream's present end; of work that is being done, it is an error if the event only marks what a
 /// capture recorded.
 fn note(event: &Event, stream: &Stream, captured: bool) -> Result<()> {
-    if captured { event.record(stream) } else { event.mark(stream) }
+    if captured { event.record(stream) } else { event.mark(stream).map(drop) }
 }

@@ -14,7 +14,7 @@ use super::threads::{front_count, thread_number};
 use super::watch::Watch;
 use crate::beside_captures::captures_under_way;
 use crate::locked::{Ending, Locked};
-use crate::resource::{Block, SharedResource, check_alignment, check_not_capturing};
+use crate::resource::{Block, SharedResource, check_alignment};
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -144,7 +144,7 @@ impl Core {
     pub fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.alignment)?;
         if captures_under_way() {
-            check_not_capturing(ALLOCATE, stream)?;
+            stream.check_not_capturing(ALLOCATE)?;
         }
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
         if let Some(class) = block.class

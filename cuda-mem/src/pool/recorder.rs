@@ -120,7 +120,7 @@ impl Recorder {
             None => Arc::new(Event::new(stream.context())?),
         };
         match event.mark(stream) {
-            Ok(()) => self.recorded += 1,
+            Ok(_) => self.recorded += 1,
             // A capture that has begun since.
             Err(error) if error.driver_code().is_some_and(is_of_capture) => {
                 self.retire(event);

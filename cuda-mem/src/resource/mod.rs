@@ -276,22 +276,6 @@ pub(crate) fn no_slices(call: &'static str) -> Error {
     }
 }
 
-/// Refuses memory on a stream that records a graph: the graph would use it whenever it is launched, also after the
-/// memory's end.
-pub(crate) fn check_not_capturing(call: &'static str, stream: &Stream) -> Result<()> {
-    if stream.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
-}
-
-#[cold]
-fn capturing(call: &'static str) -> Error {
-    Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: "capturing a graph".into(),
-        rule: "what is allocated during a capture becomes the graph's; allocate before the capture, or from graph memory",
-    }
-}
-
 /// Gives "no room" its own error, with what the device has free.
 pub(crate) fn out_of_memory(call: &'static str, error: Error, requested: usize, context: &Context) -> Error {
     if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
@@ -303,26 +287,5 @@ pub(crate) fn out_of_memory(call: &'static str, error: Error, requested: usize, 
         device: context.device().name().unwrap_or_default().into(),
         free: context.memory_info().ok().map(|info| info.free),
         message: error.to_string().into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_of_a_capturing_stream_says_what_to_do() {
-        let text = capturing("DriverPool::allocate").to_string();
-        assert!(text.starts_with("DriverPool::allocate: stream is capturing a graph, but "), "{text}");
-        assert!(text.contains("before the capture") && text.contains("graph memory"), "{text}");
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "needs the software GPU")]
-    fn a_stream_that_does_not_capture_is_let_through() -> Result<()> {
-        let context = crate::Driver::software()?.device(0)?.primary_context()?;
-        let stream = Stream::new(&context)?;
-        assert!(!stream.is_capturing()?);
-        check_not_capturing("test", &stream)
     }
 }

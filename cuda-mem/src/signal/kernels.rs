@@ -1,6 +1,6 @@
 //! Kernels that answer: `kernels/signal.cu`, made with the header that programs use.
 
-use super::streams::check_stream;
+use super::streams::submission;
 use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
 use crate::kernels::Kernel;
 use crate::{Context, Result, Stream};
@@ -89,8 +89,8 @@ impl SignalKernels {
         stream: &Stream,
     ) -> Result<()> {
         const CALL: &str = "SignalKernels::echo_flag";
-        check_stream(CALL, question.signals().context(), stream)?;
-        check_stream(CALL, answer.signals().context(), stream)?;
+        let _submission = submission(CALL, question.signals().context(), stream)?;
+        drop(submission(CALL, answer.signals().context(), stream)?);
         let (mut question_at, mut answer_at) = (question.device_pointer(), answer.device_pointer());
         let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
         let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
@@ -115,8 +115,8 @@ impl SignalKernels {
         stream: &Stream,
     ) -> Result<()> {
         const CALL: &str = "SignalKernels::echo_ring";
-        check_stream(CALL, requests.signals().context(), stream)?;
-        check_stream(CALL, answers.signals().context(), stream)?;
+        let _submission = submission(CALL, requests.signals().context(), stream)?;
+        drop(submission(CALL, answers.signals().context(), stream)?);
         let (mut input, mut output) = (requests.descriptor(), answers.descriptor());
         let mut patience = nanoseconds(patience);
         let mut arguments = [descriptor(&mut input), descriptor(&mut output), argument(&mut patience)];
@@ -133,7 +133,7 @@ impl SignalKernels {
     ///
     /// As [`echo_flag`](Self::echo_flag).
     pub fn count_ring(&self, ring: &Consumer<u64>, count: u64, patience: Duration, stream: &Stream) -> Result<()> {
-        check_stream("SignalKernels::count_ring", ring.signals().context(), stream)?;
+        let _submission = submission("SignalKernels::count_ring", ring.signals().context(), stream)?;
         let (mut output, mut count, mut patience) = (ring.descriptor(), count, nanoseconds(patience));
         let mut arguments = [descriptor(&mut output), argument(&mut count), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these three; the ring's memory stays until its end is waited for.
@@ -149,8 +149,8 @@ impl SignalKernels {
     /// As [`echo_flag`](Self::echo_flag).
     pub fn sum_ring(&self, ring: &Producer<u64>, sum: &Flag<u64>, patience: Duration, stream: &Stream) -> Result<()> {
         const CALL: &str = "SignalKernels::sum_ring";
-        check_stream(CALL, ring.signals().context(), stream)?;
-        check_stream(CALL, sum.signals().context(), stream)?;
+        let _submission = submission(CALL, ring.signals().context(), stream)?;
+        drop(submission(CALL, sum.signals().context(), stream)?);
         let (mut input, mut sum_at, mut patience) = (ring.descriptor(), sum.device_pointer(), nanoseconds(patience));
         let mut arguments = [descriptor(&mut input), argument(&mut sum_at), argument(&mut patience)];
         // SAFETY: the kernel's parameters are these three; the memory stays until its end is waited for.
@@ -166,7 +166,6 @@ impl SignalKernels {
     ///
     /// The driver refuses.
     pub fn nothing(&self, stream: &Stream) -> Result<()> {
-        check_stream("SignalKernels::nothing", &self.context, stream)?;
         // SAFETY: the kernel takes nothing, and touches nothing.
         unsafe { self.launch(self.context.signal_kernels()?.nothing, &mut [], stream) }
     }
@@ -177,7 +176,7 @@ impl SignalKernels {
     ///
     /// The arguments point to values of the kernel's parameters; what they name lives until the kernel has ended.
     unsafe fn launch(&self, kernel: Kernel, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
-        check_stream("SignalKernels", &self.context, stream)?;
+        let _submission = submission("SignalKernels", &self.context, stream)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: this function's contract.
         unsafe { kernel.launch(cuda, 1, 1, arguments, stream.raw()) }

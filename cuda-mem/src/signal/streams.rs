@@ -5,7 +5,8 @@ use super::compare::{Comparison, SignalWord};
 use super::flag::check;
 use super::uses::What;
 use crate::error::call;
-use crate::{Error, Feature, Result, Stream};
+use crate::submission::Submission;
+use crate::{Context, Error, Feature, Result, Stream};
 
 impl<W: SignalWord> Flag<W> {
     /// Lets work given to `stream` from now on wait until the word compares with `value`. The word is looked at when the
@@ -26,7 +27,7 @@ impl<W: SignalWord> Flag<W> {
     pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
         const CALL: &str = "Flag::wait_on";
         check(CALL, comparison, value)?;
-        self.prepare(CALL, stream)?;
+        let _submission = self.prepare(CALL, stream)?;
         if comparison == Comparison::NotAllBits {
             stream.context().device().require(Feature::StreamWaitNotAllBits)?;
         }
@@ -54,7 +55,7 @@ impl<W: SignalWord> Flag<W> {
     /// such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
     pub fn store_on(&self, stream: &Stream, value: W) -> Result<()> {
-        self.prepare("Flag::store_on", stream)?;
+        let _submission = self.prepare("Flag::store_on", stream)?;
         {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address) = (stream.raw(), self.device_pointer());
@@ -71,30 +72,30 @@ impl<W: SignalWord> Flag<W> {
     }
 
     /// What a wait and a write need alike.
-    fn prepare(&self, call: &'static str, stream: &Stream) -> Result<()> {
-        check_stream(call, self.signals().context(), stream)?;
+    fn prepare<'stream>(&self, call: &'static str, stream: &'stream Stream) -> Result<Submission<'stream>> {
+        let submission = submission(call, self.signals().context(), stream)?;
         self.state().check_open(call)?;
         stream.check_released()?;
         let feature = match size_of::<W>() {
             4 => Feature::StreamMemoryOperations,
             _ => Feature::StreamMemoryOperations64,
         };
-        stream.context().device().require(feature)
+        stream.context().device().require(feature)?;
+        Ok(submission)
     }
 }
 
-/// A stream has to be of the memory's context, and must not capture.
-pub(super) fn check_stream(call: &'static str, context: &crate::Context, stream: &Stream) -> Result<()> {
-    let refuse =
-        |value: &str, rule| Err(Error::InvalidArgument { call, argument: "stream", value: value.into(), rule });
+/// A stream has to be of the memory's context, and must not capture: the graph would use the signal whenever it is launched,
+/// also after its end.
+pub(super) fn submission<'stream>(
+    call: &'static str,
+    context: &Context,
+    stream: &'stream Stream,
+) -> Result<Submission<'stream>> {
     if stream.context() != context {
-        return refuse("another context's", "it must be of the context that the signal's memory belongs to");
+        let (argument, value) = ("stream", "another context's".into());
+        let rule = "it must be of the context that the signal's memory belongs to";
+        return Err(Error::InvalidArgument { call, argument, value, rule });
     }
-    if stream.is_capturing()? {
-        return refuse(
-            "capturing a graph",
-            "the graph would use the signal whenever it is launched, also after its end",
-        );
-    }
-    Ok(())
+    stream.submission(call)
 }

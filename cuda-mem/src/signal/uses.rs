@@ -2,7 +2,6 @@
 
 use super::armed::Counted;
 use super::compare::Comparison;
-use crate::resource::check_not_capturing;
 use crate::{Error, Event, Result, Stream};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -65,7 +64,7 @@ impl Place {
             let (argument, value) = ("stream", "another thread's default stream".into());
             return Err(Error::InvalidArgument { call: CALL, argument, value, rule: "only that thread can name it" });
         }
-        check_not_capturing(CALL, &self.stream)?;
+        self.stream.check_not_capturing(CALL)?;
         if self.stream.is_done()? {
             return Ok(None);
         }

@@ -6,6 +6,7 @@ use crate::callback::call_back;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
@@ -83,7 +84,8 @@ fn tell(wait: &SlowWait) {
     match hook {
         // A hook that panics must not end the watch; the panic has printed its words.
         Some(hook) => drop(call_back(move || hook(wait))),
-        None => eprintln!("cuda-mem: {wait}"),
+        // Not eprintln!, which panics where nobody reads stderr any more.
+        None => drop(writeln!(std::io::stderr(), "cuda-mem: {wait}")),
     }
 }
 

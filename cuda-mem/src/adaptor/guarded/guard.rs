@@ -9,7 +9,7 @@ use crate::adaptor::current_name;
 use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::callback::or_undo;
 use crate::context::Liveness;
-use crate::resource::{Accessibility, Block, MemoryResource, SharedResource, check_not_capturing};
+use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -308,7 +308,7 @@ impl Guard {
 unsafe impl MemoryResource for Guard {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         if captures_under_way() {
-            check_not_capturing(ALLOCATE, stream)?;
+            stream.check_not_capturing(ALLOCATE)?;
         }
         let _relaxed = self.relaxed()?;
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;

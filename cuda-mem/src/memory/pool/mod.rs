@@ -13,7 +13,7 @@ use crate::descriptor::BlockExport;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, check_not_capturing,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
     host::out_of_host_memory,
     kind::{self, Kind},
     out_of_memory,
@@ -285,7 +285,7 @@ unsafe impl MemoryResource for Inner {
         self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
         // This also sees that the stream's context is alive; the call needs none to be current.
-        check_not_capturing(CALL, stream)?;
+        let _submission = stream.submission(CALL)?;
         if let Some(slab) = &self.slab {
             return slab.allocate(size, stream);
         }

@@ -4,7 +4,7 @@ use super::Inner;
 use super::mapping::Mapping;
 use super::physical::round_up;
 use crate::error::call;
-use crate::resource::{Block, check_not_capturing};
+use crate::resource::Block;
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
@@ -42,7 +42,7 @@ impl Inner {
         stream: &Stream,
     ) -> Result<(Block, Growth)> {
         let size = round_up(call, bytes.end, self.granularity)?;
-        check_not_capturing(call, stream)?;
+        stream.check_not_capturing(call)?;
         self.change(call, block, |mapping| {
             if size <= mapping.reserved() {
                 self.grow_in_place(call, mapping, size, bytes, stream).map(|()| Growth::InPlace)

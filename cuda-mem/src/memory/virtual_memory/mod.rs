@@ -12,7 +12,7 @@ use crate::buffer::Access;
 use crate::context::Liveness;
 use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_not_capturing,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource,
     kind::{self, Kind},
 };
 use crate::{Buffer, Context, Error, Result, Stream};
@@ -201,7 +201,7 @@ impl<K: Kind> VirtualMemory<K> {
         let Some(size) = size.filter(|size| *size != 0) else {
             return Err(refusal(format!("{} chunks", chunks.len()), "there must be one, and all must have addresses"));
         };
-        check_not_capturing(CALL, stream)?;
+        stream.check_not_capturing(CALL)?;
         let block = inner.join(CALL, chunks, size)?;
         // SAFETY: the block is this resource's and new; its bytes have values, as all memory of the driver's.
         let buffer = unsafe { Buffer::from_block(block, self, size, stream) };
@@ -334,7 +334,7 @@ unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
 unsafe impl MemoryResource for Inner {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "VirtualMemory::allocate";
-        check_not_capturing(CALL, stream)?;
+        stream.check_not_capturing(CALL)?;
         let size = round_up(CALL, size, self.granularity)?;
         let mut mapping = self.reserve(CALL, size, alignment)?;
         mapping.push(self.create(CALL, size)?, &self.access)?;

@@ -4,7 +4,7 @@ use super::physical::{PhysicalLocation, PhysicalMemory};
 use super::{Inner, VirtualMemory};
 use crate::descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS};
 use crate::ipc::{VirtualDescriptor, VirtualExport};
-use crate::resource::{Block, Kind, ResourceHandle, check_not_capturing};
+use crate::resource::{Block, Kind, ResourceHandle};
 use crate::{Error, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::CUdeviceptr;
@@ -97,7 +97,7 @@ impl<K: Kind> VirtualMemory<K> {
         }
         let (resource, length) = (self.share(), head.length as usize);
         SharedBuffer::<T, K>::check_import(CALL, &resource, length, stream)?;
-        check_not_capturing(CALL, stream)?;
+        stream.check_not_capturing(CALL)?;
         let block = if files.is_empty() {
             Block::EMPTY
         } else {

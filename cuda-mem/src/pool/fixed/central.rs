@@ -9,7 +9,7 @@ use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::Resizing;
 use crate::pool::source::{Source, memory_of_source};
 use crate::pool::{Figure, Reuse};
-use crate::resource::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
+use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
 use crate::suballocator::SlabsError;
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -283,7 +283,7 @@ unsafe impl MemoryResource for Core {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.alignment)?;
         if captures_under_way() {
-            check_not_capturing(ALLOCATE, stream)?;
+            stream.check_not_capturing(ALLOCATE)?;
         }
         if size > self.size {
             let message = format!("blocks of this pool have {} bytes; let a Fallback serve larger ones", self.size);

@@ -7,7 +7,7 @@ use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::source::{Source, memory_of_source};
-use crate::resource::{Block, MemoryResource, SharedResource, check_alignment, check_not_capturing};
+use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -148,7 +148,7 @@ unsafe impl MemoryResource for Core {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.source.alignment)?;
         if captures_under_way() {
-            check_not_capturing(ALLOCATE, stream)?;
+            stream.check_not_capturing(ALLOCATE)?;
         }
         let Some(length) = self.length(size) else { return Err(self.full(size, 0, Full::Never)) };
         let _relaxed = self.relaxed()?;
