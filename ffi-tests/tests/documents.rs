@@ -77,6 +77,22 @@ fn every_test_that_holds_a_promise_of_reliability_is_there() {
     assert!(missing.is_empty(), "docs/reliability.md names tests that are not there: {missing:#?}");
 }
 
+#[test]
+fn every_error_that_is_put_back_has_a_row_with_the_test_that_finds_it() {
+    let page = read("docs/reliability.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `")).collect::<Vec<_>>();
+    let patches = files("ffi-tests/planted", &["patch"]);
+    assert!(patches.len() > 20, "only {} patches were found", patches.len());
+    for (path, text) in patches {
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/reliability.md has no row of {name}"));
+        let command = text.lines().find(|line| line.starts_with("test: ") || line.starts_with("miri: "));
+        let test = command.and_then(|line| line.rsplit([' ', ':']).next()).expect("a test");
+        assert!(row.contains(test), "the row of {name} does not name {test}");
+    }
+}
+
 /// What a source file defines, and which types it defines or implements something for.
 struct Definitions {
     names: BTreeSet<String>,

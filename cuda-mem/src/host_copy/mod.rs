@@ -271,6 +271,8 @@ unsafe fn copy_word<W: Word, const SHARED_SOURCE: bool, const SHARED_DESTINATION
 mod tests {
     use super::*;
     use core::cell::UnsafeCell;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
     // Miri takes a thousand times as long: it looks at less.
     const ROOM: usize = if cfg!(miri) { 176 } else { 1024 };
@@ -357,6 +359,55 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// Miri runs the model, which promises this of single bytes only.
+    #[test]
+    #[cfg_attr(miri, ignore = "the model has no words")]
+    fn an_aligned_word_is_never_torn() {
+        #[repr(align(64))]
+        struct Shared(UnsafeCell<[u8; 64]>);
+        // SAFETY: the threads use the functions of this module alone.
+        unsafe impl Sync for Shared {}
+
+        // Stores words of equal bytes, and looks at them on another thread. It is over as soon as that has seen both values
+        // many times, or has had the processor for long enough.
+        fn hunt<W: bytemuck::AnyBitPattern + bytemuck::NoUninit>() {
+            let shared = Shared(UnsafeCell::new([0; 64]));
+            let over = AtomicBool::new(false);
+            std::thread::scope(|threads| {
+                let (shared, over) = (&shared, &over);
+                let start = move || shared.0.get().cast::<u8>();
+                threads.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        for value in [0x00, 0xFF] {
+                            // SAFETY: the word lies within the bytes, to which there are no references.
+                            unsafe { store([value; 8].as_ptr(), start(), size_of::<W>()) };
+                        }
+                    }
+                });
+                let (begin, mut last, mut changes) = (Instant::now(), 0, 0);
+                let torn = loop {
+                    // SAFETY: as above; the word is aligned.
+                    let (word, mut loaded) = (unsafe { load_word::<W>(start()) }, W::zeroed());
+                    // SAFETY: as above, and the other side is this thread's.
+                    unsafe { load(start(), (&raw mut loaded).cast(), size_of::<W>()) };
+                    let is_torn = |word: &W| bytemuck::bytes_of(word).windows(2).any(|pair| pair[0] != pair[1]);
+                    if let Some(torn) = [word, loaded].iter().find(|word| is_torn(word)) {
+                        break Some(bytemuck::bytes_of(torn).to_vec());
+                    }
+                    changes += usize::from(core::mem::replace(&mut last, bytemuck::bytes_of(&word)[0]) != last);
+                    if changes == 1 << 20 || begin.elapsed() > Duration::from_secs(1) {
+                        break None;
+                    }
+                };
+                over.store(true, Ordering::Relaxed);
+                assert_eq!(torn, None, "a word of {} bytes after {changes} changes", size_of::<W>());
+            });
+        }
+        hunt::<u16>();
+        hunt::<u32>();
+        hunt::<u64>();
     }
 
     #[test]
