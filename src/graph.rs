@@ -143,7 +143,8 @@ pub extern "C" fn cudamem_executable_destroy(executable: cudamem_executable) -> 
 }
 
 /// Makes a resource of memory that a graph allocates at each launch: allocate it within a recording, of the stream that records.
-/// A buffer that is destroyed within the recording is freed by the graph.
+/// A buffer that is destroyed within the recording is freed by the graph. One that outlives the recording is used and destroyed
+/// only after a launch of its graph, and before the next launch: until then its address may be another graph's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_graph(
     context: cudamem_context,
@@ -151,7 +152,8 @@ pub extern "C" fn cudamem_resource_create_graph(
 ) -> cudamem_status {
     run("cudamem_resource_create_graph", || {
         let resource = out("resource", resource)?;
-        resource.write(new_resource(GraphMemory::new(&*object("context", context)?))?);
+        // SAFETY: the contract is the C program's.
+        resource.write(new_resource(unsafe { GraphMemory::new(&*object("context", context)?) })?);
         Ok(())
     })
 }

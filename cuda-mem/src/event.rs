@@ -82,7 +82,8 @@ impl Event {
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // The stream's context, not the event's: it says which default stream is meant.
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
     }

@@ -271,19 +271,12 @@ impl Stream {
     /// dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.launch(Box::new(function), || Some(self.context().begin_cpu_released()))
-    }
-
-    /// As [`launch_host_function`](Self::launch_host_function), for a function that waits for no thread.
-    pub(crate) fn launch_prompt_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.launch(Box::new(function), || None)
-    }
-
-    fn launch(&self, function: Box<dyn FnOnce() + Send>, pending: impl FnOnce() -> Option<Pending>) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let _submission = self.submission("Stream::launch_host_function")?;
         let drop_errors = self.context().drop_errors().clone();
-        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending: pending() }));
+        let pending = self.context().begin_cpu_released();
+        let function: Box<dyn FnOnce() + Send> = Box::new(function);
+        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending }));
         // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
         let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
         if result.is_err() {
@@ -364,7 +357,7 @@ struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
     /// Until the function has returned.
-    pending: Option<Pending>,
+    pending: Pending,
 }
 
 unsafe extern "C" fn run_host_function(data: *mut c_void) {

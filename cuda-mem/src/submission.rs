@@ -76,11 +76,16 @@ impl Stream {
     ///
     /// As [`check_not_capturing`](Self::check_not_capturing).
     pub(crate) fn submission(&self, call: &'static str) -> Result<Submission<'_>> {
-        self.gate().enter();
-        OWN.set(OWN.get() + 1);
-        let submission = Submission { gate: self.gate(), on_this_thread: PhantomData };
+        let submission = self.submission_or_record();
         self.check_not_capturing(call)?;
         Ok(submission)
+    }
+
+    /// As [`submission`](Self::submission), for work that a capture may record: of several calls none is recorded, or all.
+    pub(crate) fn submission_or_record(&self) -> Submission<'_> {
+        self.gate().enter();
+        OWN.set(OWN.get() + 1);
+        Submission { gate: self.gate(), on_this_thread: PhantomData }
     }
 
     /// Makes a call that begins a capture of the stream, when no submission of another thread is under way.

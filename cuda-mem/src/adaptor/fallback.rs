@@ -124,7 +124,8 @@ unsafe impl MemoryResource for Pair {
         Accessibility {
             device: first.device && second.device,
             host: first.host && second.host,
-            managed: first.managed && second.managed,
+            // The stricter rules for the CPU's accesses hold.
+            managed: first.managed || second.managed,
             processes: first.processes || second.processes,
         }
     }

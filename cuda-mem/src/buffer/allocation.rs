@@ -129,6 +129,13 @@ impl Allocation {
         self.unposted.load(Ordering::Relaxed) == 0
     }
 
+    /// Notes that so many bytes were posted while none of their guards was alive. That of a part says nothing of the others.
+    pub fn note_posted(&self, size: usize) {
+        if size == self.block.size {
+            self.unposted.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Posts the writes that [`begin_write`](Self::begin_write) began.
     pub fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {
         self.flush(start, length)?;

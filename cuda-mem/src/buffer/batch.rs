@@ -132,6 +132,9 @@ impl<'buffers> CopyBatch<'buffers> {
                 rule: "the copies of a batch have no order, so they must not overlap",
             });
         }
+        // They stay borrowed until the batch ends, so that nobody writes them any more.
+        destination.post_forgotten()?;
+        source.post_forgotten()?;
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
             self.to.push(destination.address(piece.to));
             self.from.push(source.address(piece.from));

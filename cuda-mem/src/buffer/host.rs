@@ -96,7 +96,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Some(resource) if !self.is_empty() => {
                 self.settle()?;
                 // SAFETY: the range is the buffer's, which is borrowed here, so none of its guards is alive; parts share no atom.
-                unsafe { resource.invalidate(self.host_address().cast(), self.size()) }
+                unsafe { resource.invalidate(self.host_address().cast(), self.size()) }?;
+                self.hold.allocation().note_posted(self.size());
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -360,6 +360,7 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     if buffers.peek().is_none() {
         return Ok(());
     }
+    buffers.clone().try_for_each(Buffer::post_forgotten)?;
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
     others().try_for_each(|buffer| stream.follow_for_work(buffer.stream()))?;
     work()?;

@@ -3,6 +3,7 @@
 use super::{Access, Buffer, Refused};
 use crate::borrowed::Borrowed;
 use crate::error::call;
+use crate::later::{check_outside, drop_later, inside_host_function};
 use crate::resource::Kind;
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -155,7 +156,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }
-        Ok(Transfer { state: Some(State { lent, host, event }), stream: home.clone(), waker: None })
+        Ok(Transfer {
+            state: Some(State { lent, host, event }),
+            stream: home.clone(),
+            waker: None,
+            drop_later: drop_later,
+        })
     }
 }
 
@@ -169,6 +175,8 @@ pub struct Transfer<H> {
     state: Option<State<H>>,
     stream: Stream,
     waker: Option<Arc<Mutex<Wake>>>,
+    /// [`drop_later`] of this type, which is known to be `Send` where it is made.
+    drop_later: fn(Self),
 }
 
 struct State<H> {
@@ -192,8 +200,11 @@ impl<H> Transfer<H> {
     ///
     /// # Errors
     ///
-    /// The copy, or work before it, failed. The host memory is dropped.
+    /// The copy, or work before it, failed; or this is a host function ([`Error::InsideHostFunction`](crate::Error)). The host
+    /// memory is dropped.
     pub fn wait(mut self) -> Result<H> {
+        // The drop then leaves the copy to another thread.
+        check_outside()?;
         match self.finish() {
             Some(outcome) => outcome,
             None => unreachable!("the future has given the memory out, and was consumed"),
@@ -235,7 +246,8 @@ impl<H> Transfer<H> {
         }
         let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
         self.waker = Some(wake.clone());
-        self.stream.launch_prompt_function(move || {
+        // The waker is the caller's, and may wait for a thread that waits in the driver.
+        self.stream.launch_host_function(move || {
             let waker = {
                 let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
                 wake.passed = true;
@@ -279,6 +291,10 @@ impl<H> Drop for Transfer<H> {
         // A context that is gone has no work left, and its events must not be touched.
         if self.state.is_none() || self.stream.context().liveness() != crate::context::Liveness::Alive {
             return;
+        }
+        if inside_host_function() {
+            let (state, stream, drop_later) = (self.state.take(), self.stream.clone(), self.drop_later);
+            return drop_later(Self { state, stream, waker: None, drop_later });
         }
         if let Some(Err(error)) = self.finish() {
             self.stream.context().drop_errors().push("waiting for a copy whose transfer was dropped", error);

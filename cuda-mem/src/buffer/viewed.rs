@@ -17,6 +17,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
     fn device_ordinal(&self) -> Option<i32>;
+    /// Posts what forgotten guards wrote, before device work.
+    fn post_forgotten(&self) -> Result<()>;
     /// Notes device work, which was given to the home stream, or which that waits for.
     fn mark_busy(&self);
     /// Waits for the device work, if there may be any.
@@ -62,6 +64,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn device_ordinal(&self) -> Option<i32> {
         self.device_ordinal()
+    }
+
+    fn post_forgotten(&self) -> Result<()> {
+        self.post_forgotten()
     }
 
     fn mark_busy(&self) {

@@ -332,7 +332,7 @@ impl CopyEngine {
             }
         };
         // What a capture records copies nothing now.
-        stream.check_not_capturing("CopyEngine::copy")?;
+        let submission = stream.submission("CopyEngine::copy")?;
         let _lent = match direction {
             Direction::ToDevice => Borrowed::lent(host, place.size),
             Direction::FromDevice => Borrowed::lent_to_write(host, place.size),
@@ -352,6 +352,7 @@ impl CopyEngine {
             // All of it has come, or it could not have been copied out of the staging.
             return Ok(());
         }
+        drop(submission);
         // Also after an error: what was begun must not go on with the caller's memory.
         let waited = stream.complete();
         ran.and(waited)

@@ -2,13 +2,13 @@
 
 use super::staged;
 use super::staging::Staging;
-use super::threads::{CopyThreads, Pieces};
+use super::threads::{CopyThreads, NoThreads, Pieces};
 use super::way::{Direction, Way};
 use crate::error::call;
 use crate::host_copy::{self, Stores};
 use crate::{Result, Stream};
 use core::ops::Range;
-use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr};
+use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CU_STREAM_PER_THREAD, CUdeviceptr};
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
@@ -82,6 +82,8 @@ impl Job<'_> {
     /// Does the copy in a way that serves it. Copies of the driver may still be under way afterwards, in order of the
     /// stream, but for [`Way::Registered`]; with [`Way::Driver`] and page-locked memory they use the host's side.
     pub fn run(&self, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<()> {
+        // On another thread, the name of this thread's default stream means another stream.
+        let threads = if self.stream.raw() == CU_STREAM_PER_THREAD { &NoThreads } else { threads };
         match way {
             Way::Cpu { .. } => {
                 self.sides.run(way.threads(), threads);

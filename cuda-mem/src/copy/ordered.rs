@@ -6,11 +6,12 @@ use super::staging::Lease;
 use super::way::{Direction, Way};
 use crate::copy_memory::{Memory, OrderedCopyMemory, Place};
 use crate::host_copy;
+use crate::submission::Submission;
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::ops::Range;
-use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
+use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
 
 impl CopyEngine {
@@ -49,9 +50,7 @@ impl CopyEngine {
     {
         const CALL: &str = "CopyEngine::write_on";
         let place = memory.place(CALL, offset, source.len())?;
-        if !self.prepare(CALL, stream, memory, &place)? {
-            return Ok(());
-        }
+        let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(()) };
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         if self.may_use_cpu(stream, memory, &place, Direction::ToDevice)? {
             // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source is no part of it.
@@ -59,9 +58,7 @@ impl CopyEngine {
             return Ok(());
         }
         memory.order_before(stream)?;
-        // Other threads would send on default streams of their own.
-        let most = if stream.raw() == CU_STREAM_PER_THREAD { 1 } else { 4 };
-        let threads = (bytes.len() >> 19).clamp(1, most) as u8;
+        let threads = (bytes.len() >> 19).clamp(1, 4) as u8;
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
@@ -92,9 +89,7 @@ impl CopyEngine {
         let place = memory.place(CALL, offset, destination.len())?;
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let mut read = PendingRead { lane: None, under_way: VecDeque::new(), destination: bytes };
-        if !self.prepare(CALL, stream, memory, &place)? {
-            return Ok(read);
-        }
+        let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(read) };
         if self.may_use_cpu(stream, memory, &place, Direction::FromDevice)? {
             // SAFETY: the place lies within the memory, which is borrowed, so the destination is no part of it.
             unsafe { host_copy::load(place.host, read.destination.as_mut_ptr(), place.size) };
@@ -108,25 +103,31 @@ impl CopyEngine {
         finish(stream, ran.and(recorded)).map(|()| read)
     }
 
-    /// Checks a copy; whether there is anything to copy.
-    fn prepare<T, M>(&self, call: &'static str, stream: &Stream, memory: &M, place: &Place<'_>) -> Result<bool>
+    /// Checks a copy. None if there is nothing to copy.
+    fn prepare<'stream, T, M>(
+        &self,
+        call: &'static str,
+        stream: &'stream Stream,
+        memory: &M,
+        place: &Place<'_>,
+    ) -> Result<Option<Submission<'stream>>>
     where
         M: OrderedCopyMemory<T>,
     {
         place.check(call, &self.inner.context)?;
-        if stream.context().device() != self.inner.context.device() {
+        if *stream.context() != self.inner.context {
             return Err(Error::InvalidArgument {
                 call,
                 argument: "stream",
-                value: format!("of device {}", stream.context().device().ordinal()).into(),
-                rule: "a copy engine serves streams of its own device; make one for each device",
+                value: format!("of another context, of device {}", stream.context().device().ordinal()).into(),
+                rule: "a copy engine serves streams of its own context; make one for each context",
             });
         }
-        stream.check_not_capturing(call)?;
+        let submission = stream.submission(call)?;
         if place.memory == Memory::NonCoherent && place.size > 0 {
             memory.hand_over(place)?;
         }
-        Ok(place.size > 0)
+        Ok((place.size > 0).then_some(submission))
     }
 
     /// Whether a copy by the CPU is in order: nothing is under way that it would have to wait for.

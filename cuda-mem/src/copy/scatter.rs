@@ -11,6 +11,8 @@ use bytemuck::NoUninit;
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
 
+const CALL: &str = "CopyEngine::write_scattered";
+
 impl CopyEngine {
     /// Copies many slices to places of one piece of memory, in the order given, so that of two that overlap the later one
     /// stays. To mapped memory they are CPU stores with one fence for all; to other memory they are gathered in staging and
@@ -43,7 +45,6 @@ impl CopyEngine {
         T: NoUninit,
         M: CopyMemory<T>,
     {
-        const CALL: &str = "CopyEngine::write_scattered";
         let whole = memory.place(CALL, 0, 0)?;
         whole.check(CALL, &self.inner.context)?;
         match whole.memory {
@@ -136,6 +137,7 @@ impl<'lane> Gathered<'lane> {
         }
         let apart = are_apart(pieces.iter().map(|(range, to)| (*to, range.len())));
         let stream = self.stream;
+        let _submission = stream.submission(CALL)?;
         let slot = self.slot;
         self.slot = (slot + 1) % self.lane.slots.len();
         self.lane.slots[slot].use_with(stream, |from| copies(stream, from, &pieces, apart))

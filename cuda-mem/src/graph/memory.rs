@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Memory that is allocated within a capture: the graph allocates it at each launch, at an address that is known from the
 /// capture on. A buffer that ends within the capture is freed by the graph; one that leaves it holds memory from the first
-/// launch on, and frees it when it ends. Until that launch its operations fail. Cheap to clone.
+/// launch on, and frees it when it ends. Before that launch nobody may use it. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// let stream = Stream::new(&context)?;
 /// let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
-/// let memory = GraphMemory::new(&context);
+/// // SAFETY: the one buffer ends within its capture.
+/// let memory = unsafe { GraphMemory::new(&context) };
 /// let graph = stream.capture(CaptureMode::Global, |stream| {
 ///     let scratch = Buffer::filled(&memory, 4, 7u8, stream)?;
 ///     result.copy_from_buffer(0, &scratch, ..)
@@ -58,7 +59,14 @@ pub struct GraphMemoryAttributes {
 
 impl GraphMemory {
     /// The memory of the graphs of a context's device.
-    pub fn new(context: &Context) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// A buffer that leaves its capture is used and ends only while it is live: after a launch of its graph, and before the
+    /// graph is launched again, or its memory is freed by
+    /// [`auto_free_on_launch`](super::GraphOptions::auto_free_on_launch). If its graph is never launched, it is forgotten
+    /// ([`core::mem::forget`]): another graph may get its address.
+    pub unsafe fn new(context: &Context) -> Self {
         Self { inner: Arc::new(Inner { context: context.clone() }) }
     }
 

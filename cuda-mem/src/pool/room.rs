@@ -5,6 +5,7 @@ use super::central::{Core, GRANULARITY, MOST_STREAMS, State};
 use super::heap::Effort;
 use super::options::{OutOfMemoryInfo, PoolOptions, Reuse};
 use super::recorder::{drain, reach};
+use super::source::check_alike;
 use crate::beside_captures::{RelaxedCalls, relaxed};
 use crate::callback::{call_back, or_undo};
 use crate::context::Liveness;
@@ -162,7 +163,9 @@ impl Core {
         let region = or_undo(|| allocate_region(&self.upstream, size, self.alignment, &self.own), over)?;
         let mut state = self.state();
         state.incoming -= size;
-        let added = usable(region, 1 << self.unit_log2).and_then(|()| state.heap.add(region).map_err(refused));
+        let added = usable(region, 1 << self.unit_log2)
+            .and_then(|()| check_alike(&self.upstream, region, (self.atom, self.is_coherent)))
+            .and_then(|()| state.heap.add(region).map_err(refused));
         if let Err(error) = added {
             drop(state);
             // SAFETY: just allocated, and used by nobody.

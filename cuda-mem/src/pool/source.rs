@@ -7,6 +7,24 @@ use crate::pool::recorder::drain;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 
+/// Refuses a region whose atoms are larger than those that a pool divides its memory by, or whose coherence differs from that
+/// of its other regions: a source may serve a request from elsewhere, as `Fallback` does.
+pub(super) fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (usize, bool)) -> Result<()> {
+    let (its_atom, it_is_coherent) = (upstream.atom(region), upstream.is_coherent(region));
+    if it_is_coherent == is_coherent && atom.is_multiple_of(its_atom.max(1)) {
+        return Ok(());
+    }
+    let say = |coherent, atom| {
+        format!("{} memory with atoms of {atom} bytes", if coherent { "coherent" } else { "non-coherent" })
+    };
+    Err(Error::InvalidArgument {
+        call: "Pool::allocate",
+        argument: "a new region of the source",
+        value: format!("{}, beside {}", say(it_is_coherent, its_atom), say(is_coherent, atom)).into(),
+        rule: "all memory of a pool is of one coherence; put the Fallback around two pools",
+    })
+}
+
 /// A source, and what is known of its memory.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -38,17 +56,26 @@ impl Source {
     fn first(&mut self, size: usize) -> Result<Block> {
         for alignment in [256, 128, 64, 32] {
             self.alignment = alignment;
-            match self.allocate(size) {
+            match self.allocate_any(size) {
                 Err(Error::InvalidArgument { argument: "alignment", .. }) => {}
                 other => return other,
             }
         }
         self.alignment = 16;
-        self.allocate(size)
+        self.allocate_any(size)
+    }
+
+    /// Allocates a further region, which is as the first.
+    pub fn allocate(&self, size: usize) -> Result<Block> {
+        let block = self.allocate_any(size)?;
+        match check_alike(&self.upstream, block, (self.atom, self.is_coherent)) {
+            Ok(()) => Ok(block),
+            Err(error) => self.free(block).and(Err(error)),
+        }
     }
 
     /// Allocates a region that every stream may use at once.
-    pub fn allocate(&self, size: usize) -> Result<Block> {
+    fn allocate_any(&self, size: usize) -> Result<Block> {
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
         match self.own.drain() {
             Ok(()) => Ok(block),

@@ -108,6 +108,11 @@ impl Memory<'_> {
         }
     }
 
+    /// Posts what forgotten guards wrote, before device work.
+    pub fn post_forgotten(&self) -> Result<()> {
+        self.buffer().map_or(Ok(()), Viewed::post_forgotten)
+    }
+
     /// Tells the memory of work given to `stream` so far.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };

@@ -152,9 +152,9 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     let host = to_side.on_host || from_side.on_host;
     let mut run = Run::new(&steps, to, from, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
-    if waits {
-        stream.check_not_capturing(call)?;
-    }
+    // Before any stream waits for another: this may wait for the memories' own.
+    [to, from].into_iter().try_for_each(Memory::post_forgotten)?;
+    let submission = if waits { Some(stream.submission(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
         stream.follow_for_work(home)?;
@@ -162,6 +162,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     // SAFETY: as above; the memories' later work, and so their end, is ordered after the copy below.
     let done = unsafe { run.all(&steps) };
     let noted = [to, from].map(|memory| memory.follow_work(stream));
+    drop(submission);
     // Also after an error: whatever was begun must not go on with the caller's memory.
     let waited = if waits { stream.complete() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
