@@ -3299,7 +3299,8 @@ cudamem_status cudamem_executable_destroy(cudamem_executable executable);
 
 /**
  * Makes a resource of memory that a graph allocates at each launch: allocate it within a recording, of the stream that records.
- * A buffer that is destroyed within the recording is freed by the graph.
+ * A buffer that is destroyed within the recording is freed by the graph. One that outlives the recording is used and destroyed
+ * only after a launch of its graph, and before the next launch: until then its address may be another graph's.
  */
 cudamem_status cudamem_resource_create_graph(cudamem_context context,
                                              cudamem_resource *resource);

@@ -458,8 +458,9 @@ impl Inner {
 
     /// Does the frees that were put off. Whether there were any.
     fn free_now(&self, state: &ContextState, wait: DeviceWait<'_>) -> bool {
-        let done = self.bind().map(|_current| state.free_all(self.device.driver())).unwrap_or_default();
+        let mut done = self.bind().map(|_current| state.free_all(self.device.driver())).unwrap_or_default();
         drop(wait);
+        done.iter_mut().for_each(deferred::Deferred::tell);
         !done.is_empty()
     }
 

@@ -10,7 +10,7 @@ use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
 use crate::error::call;
 use crate::kernels::{Kernel, SignalKernels, StridedKernels};
-use crate::{Context, Driver, Result, Stream};
+use crate::{Context, Driver, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::CUresult;
@@ -47,6 +47,16 @@ pub(crate) struct Deferred {
     /// Tried again where a capture forbids it.
     free: Free,
     drop_errors: Arc<DropErrors>,
+    failed: Option<Error>,
+}
+
+impl Deferred {
+    /// Tells of a free that failed. A hook may give work to streams, which waits for the end of a quiet moment.
+    pub fn tell(&mut self) {
+        if let Some(error) = self.failed.take() {
+            self.drop_errors.push(self.doing, error);
+        }
+    }
 }
 
 /// Contexts by library, address and number.
@@ -152,7 +162,12 @@ impl Context {
         doing: &'static str,
         free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) {
-        self.state().put([Deferred { doing, free: Box::new(free), drop_errors: self.drop_errors().clone() }]);
+        self.state().put([Deferred {
+            doing,
+            free: Box::new(free),
+            drop_errors: self.drop_errors().clone(),
+            failed: None,
+        }]);
     }
 
     /// Makes a call that allocates; if memory has run out, once more after frees that were put off.
@@ -187,7 +202,7 @@ impl ContextState {
                     self.put([deferred]);
                     continue;
                 }
-                Err(error) if !error.is_teardown() => deferred.drop_errors.push(deferred.doing, error),
+                Err(error) if !error.is_teardown() => deferred.failed = Some(error),
                 _ => {}
             }
             done.push(deferred);

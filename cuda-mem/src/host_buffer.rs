@@ -196,12 +196,13 @@ impl<T> HostBuffer<T> {
         if memory.accessibility().processes {
             return Err(Refused::new(memory, no_slices("HostBuffer")));
         }
-        if !memory.is_coherent() {
+        if !memory.is_coherent() || memory.accessibility().write_combined {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",
                 argument: "the resource",
                 value: format!("{:?}", memory.resource()).into(),
-                rule: "its memory must be coherent; a Buffer does the flushes and waits that other memory needs",
+                rule: "its memory must be coherent and not write-combined; a Buffer does the flushes, fences and waits that other \
+                       memory needs",
             };
             return Err(Refused::new(memory, error));
         }

@@ -10,6 +10,8 @@
 
 use crate::beside_captures::RelaxedCalls;
 use crate::context::Liveness;
+use crate::submission::{Beginning, Submission, is_submitting};
+use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUresult;
@@ -17,6 +19,8 @@ use std::io::Write;
 
 /// How often a wait is tried that fails for no reason that says whether the work goes on.
 const ATTEMPTS: u32 = 16;
+/// Between two looks whether submissions are over.
+const SUBMISSION_PAUSE: Duration = Duration::from_micros(20);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -96,6 +100,53 @@ impl Stream {
         if self.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
     }
 
+    /// Refuses a stream that captures, and keeps captures from beginning while the result lives. That is meant for calls of
+    /// the driver alone: a function of the caller's may capture the stream itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_not_capturing`](Self::check_not_capturing).
+    pub(crate) fn submission(&self, call: &'static str) -> Result<Submission<'_>> {
+        let submission = self.gate().submit();
+        self.check_not_capturing(call)?;
+        Ok(submission)
+    }
+
+    /// Makes a call that begins a capture of the stream, when no submission of another thread is under way.
+    ///
+    /// # Errors
+    ///
+    /// The call's own, or this thread is in the middle of a submission.
+    pub(crate) fn apart_from_submissions<R>(
+        &self,
+        call: &'static &'static str,
+        begin: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        if is_submitting() {
+            return Err(Error::InvalidArgument {
+                call,
+                argument: "the calling function",
+                value: "called by this crate while it gives work to a stream".into(),
+                rule: "a memory resource, an iterator or a hook must not begin captures",
+            });
+        }
+        let _beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
+        begin()
+    }
+
+    /// A submission takes long where the driver waits in it, as for a copy to pageable memory.
+    #[cold]
+    fn wait_for_submissions(&self, call: &'static &'static str) -> Beginning<'_> {
+        waiting::during(call, Target::stream(self), || {
+            loop {
+                if let Some(beginning) = self.gate().try_close() {
+                    return beginning;
+                }
+                std::thread::sleep(SUBMISSION_PAUSE);
+            }
+        })
+    }
+
     /// Gives this stream work that uses host memory of the caller's, and returns when the work is complete, also if it
     /// fails.
     ///
@@ -103,10 +154,11 @@ impl Stream {
     ///
     /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
     /// what it was to wait for.
-    pub(crate) fn complete_with(&self, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn complete_with(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = {
             let _submission = self.submission(call)?;
-            work()
+            // The driver itself waits in copies to and from pageable memory.
+            waiting::during(call, Target::stream(self), work)
         };
         begun.and(self.complete())?;
         self.check_released()

@@ -1,6 +1,6 @@
 //! Streams: work done in order.
 
-use crate::beside_captures::beside_captures;
+use crate::beside_captures::{beside_captures, captures_under_way};
 use crate::callback::call_back;
 use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
@@ -8,7 +8,7 @@ use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
-use crate::submission::Gate;
+use crate::submission::{Gate, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
@@ -239,7 +239,13 @@ impl Stream {
         self.context().driver().check_same("Stream::wait", "event", event.context().driver())?;
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
-        unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) }
+        let wait = || unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) };
+        // A stream that waits for an event of a capture takes part in it from then on. In a submission, events mark work.
+        if captures_under_way() && !is_submitting() {
+            self.apart_from_submissions(&"Stream::wait", wait)
+        } else {
+            wait()
+        }
     }
 
     /// Lets work given to this stream from now on wait for all work given to `other` so far. While a stream captures, the

@@ -3,23 +3,18 @@
 //! Another thread may begin to capture a stream at any moment. So a question whether the stream captures says nothing about
 //! the call after it. A [`Submission`] keeps captures of its stream from beginning, from the question to the end of the
 //! call, so that the work is done and not recorded. Captures that other libraries begin are not seen here:
-//! [`Stream::borrow_raw`] leaves them to its caller.
+//! [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
 
-use crate::waiting::{self, Target};
-use crate::{Error, Result, Stream};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
-use core::time::Duration;
 use std::thread;
 
 /// Set while a capture begins; the other bits count submissions.
 const BEGINNING: u32 = 1 << 31;
-/// Between two looks at a gate that is not free.
-const PAUSE: Duration = Duration::from_micros(20);
 
 thread_local! {
-    /// How many submissions this thread has under way. It must not wait for itself.
+    /// How many submissions this thread has under way.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -29,34 +24,34 @@ pub(crate) struct Gate(AtomicU32);
 
 impl Gate {
     /// Enters for one submission. Submissions do not wait for each other, so that one may take place within another.
-    fn enter(&self) {
+    pub fn submit(&self) -> Submission<'_> {
         while self.0.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
-            self.leave();
+            self.0.fetch_sub(1, Ordering::Relaxed);
             while self.0.load(Ordering::Relaxed) & BEGINNING != 0 {
                 // The other thread is in one short call of the driver.
                 thread::yield_now();
             }
         }
+        OWN.set(OWN.get() + 1);
+        Submission { gate: self, on_this_thread: PhantomData }
     }
 
-    fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::Release);
+    /// Keeps submissions out while a capture begins. None while one is under way.
+    pub fn try_close(&self) -> Option<Beginning<'_>> {
+        let closed = self.0.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
+        closed.is_ok().then_some(Beginning(self))
     }
+}
 
-    /// Closes the gate if no submission is under way.
-    fn try_close(&self) -> bool {
-        self.0.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    fn open(&self) {
-        self.0.fetch_and(!BEGINNING, Ordering::Release);
-    }
+/// Whether this thread is in the middle of a submission, to whatever stream. It must not wait for itself.
+pub(crate) fn is_submitting() -> bool {
+    OWN.get() != 0
 }
 
 /// While it lives, no capture of the stream begins.
 #[must_use = "captures are kept from beginning only while this lives"]
-pub(crate) struct Submission<'stream> {
-    gate: &'stream Gate,
+pub(crate) struct Submission<'gate> {
+    gate: &'gate Gate,
     /// It is counted as this thread's.
     on_this_thread: PhantomData<*const ()>,
 }
@@ -64,67 +59,65 @@ pub(crate) struct Submission<'stream> {
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
         OWN.set(OWN.get() - 1);
-        self.gate.leave();
+        self.gate.0.fetch_sub(1, Ordering::Release);
     }
 }
 
-impl Stream {
-    /// Refuses a stream that captures, and keeps captures from beginning while the result lives. That is meant for calls of
-    /// the driver alone: a function of the caller's may capture the stream itself.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_not_capturing`](Self::check_not_capturing).
-    pub(crate) fn submission(&self, call: &'static str) -> Result<Submission<'_>> {
-        let submission = self.submission_or_record();
-        self.check_not_capturing(call)?;
-        Ok(submission)
+/// While it lives, no submission to the stream begins.
+#[must_use = "submissions are kept out only while this lives"]
+pub(crate) struct Beginning<'gate>(&'gate Gate);
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_and(!BEGINNING, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn submissions_may_nest_and_keep_captures_from_beginning() {
+        let gate = Gate::default();
+        let outer = gate.submit();
+        let inner = gate.submit();
+        assert!(is_submitting() && gate.try_close().is_none());
+        drop(outer);
+        assert!(gate.try_close().is_none());
+        drop(inner);
+        assert!(!is_submitting());
+        let beginning = gate.try_close();
+        assert!(beginning.is_some() && gate.try_close().is_none());
+        drop(beginning);
+        assert!(gate.try_close().is_some());
     }
 
-    /// As [`submission`](Self::submission), for work that a capture may record: of several calls none is recorded, or all.
-    pub(crate) fn submission_or_record(&self) -> Submission<'_> {
-        self.gate().enter();
-        OWN.set(OWN.get() + 1);
-        Submission { gate: self.gate(), on_this_thread: PhantomData }
-    }
-
-    /// Makes a call that begins a capture of the stream, when no submission of another thread is under way.
-    ///
-    /// # Errors
-    ///
-    /// The call's own, or this thread is in the middle of a submission.
-    pub(crate) fn apart_from_submissions<R>(
-        &self,
-        call: &'static &'static str,
-        begin: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
-        struct Open<'a>(&'a Gate);
-        impl Drop for Open<'_> {
-            fn drop(&mut self) {
-                self.0.open();
-            }
-        }
-        if OWN.get() != 0 {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "the calling function",
-                value: "called by this crate while it gives work to a stream".into(),
-                rule: "a memory resource or a hook must not begin captures",
+    #[test]
+    fn a_beginning_never_falls_into_a_submission() {
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        let (gate, captures, submissions) = (Gate::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    if let Some(_beginning) = gate.try_close() {
+                        assert_eq!(submissions.load(Ordering::SeqCst), 0);
+                        captures.fetch_add(1, Ordering::SeqCst);
+                        thread::yield_now();
+                        captures.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
             });
-        }
-        if !self.gate().try_close() {
-            self.wait_for_submissions(call);
-        }
-        let _open = Open(self.gate());
-        begin()
-    }
-
-    /// A submission takes long where the driver waits in it, as for a copy to pageable memory.
-    #[cold]
-    fn wait_for_submissions(&self, call: &'static &'static str) {
-        waiting::during(call, Target::stream(self), || {
-            while !self.gate().try_close() {
-                thread::sleep(PAUSE);
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let _submission = gate.submit();
+                        submissions.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(captures.load(Ordering::SeqCst), 0);
+                        submissions.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
             }
         });
     }

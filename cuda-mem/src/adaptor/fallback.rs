@@ -127,6 +127,7 @@ unsafe impl MemoryResource for Pair {
             // The stricter rules for the CPU's accesses hold.
             managed: first.managed || second.managed,
             processes: first.processes || second.processes,
+            write_combined: first.write_combined || second.write_combined,
         }
     }
 

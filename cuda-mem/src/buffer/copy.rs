@@ -33,7 +33,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
         // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
-        home.complete_with("Buffer::copy_from_slice", copy)
+        home.complete_with(&"Buffer::copy_from_slice", copy)
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when that is done.
@@ -100,7 +100,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: this function's contract; it returns when the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
-        home.complete_with("Buffer::copy_to_slice", copy)
+        home.complete_with(&"Buffer::copy_to_slice", copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits

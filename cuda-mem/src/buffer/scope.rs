@@ -4,7 +4,8 @@ use super::{Access, Buffer, bytes_of_mut};
 use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::resource::Kind;
-use crate::{Event, Result, Stream, waiting};
+use crate::waiting::{self, Target};
+use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -150,7 +151,8 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         let begun = buffer.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
             // SAFETY: this function's contract.
-            unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
+            let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) };
+            waiting::during(&"TransferScope", Target::stream(home), copy)
         });
         // Also after an error, after which something may have begun.
         begun.and(marks[place].1.mark(home).map(drop).or_else(|_| home.complete()))

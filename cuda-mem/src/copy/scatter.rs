@@ -65,7 +65,7 @@ impl CopyEngine {
                         &own
                     }
                 };
-                stream.check_not_capturing(CALL)?;
+                let submission = stream.submission(CALL)?;
                 memory.begin_device_work();
                 let mut lane = self.inner.staging.take()?;
                 let mut gathered = Gathered::new(&mut lane, stream);
@@ -74,6 +74,7 @@ impl CopyEngine {
                     gathered.add(place.device, bytemuck::cast_slice(source))
                 });
                 let sent = gathered.send();
+                drop(submission);
                 // Also after an error.
                 let waited = stream.complete();
                 outcome.and(sent).and(waited)
@@ -137,7 +138,6 @@ impl<'lane> Gathered<'lane> {
         }
         let apart = are_apart(pieces.iter().map(|(range, to)| (*to, range.len())));
         let stream = self.stream;
-        let _submission = stream.submission(CALL)?;
         let slot = self.slot;
         self.slot = (slot + 1) % self.lane.slots.len();
         self.lane.slots[slot].use_with(stream, |from| copies(stream, from, &pieces, apart))

@@ -6,6 +6,7 @@ use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result, call};
 use crate::host_copy::{self, Stores};
+use crate::waiting::{self, Target};
 use core::ffi::c_int;
 use core::num::NonZeroUsize;
 use core::ops::Range;
@@ -326,7 +327,8 @@ impl Allocation {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let (to, from) = (destination.as_mut_ptr().cast(), self.device(offset));
         // SAFETY: both ranges lie within their memory; the call returns when the copy is done.
-        unsafe { call!(cuda.cuMemcpyDtoH_v2(to, from, destination.len())) }
+        let copy = || unsafe { call!(cuda.cuMemcpyDtoH_v2(to, from, destination.len())) };
+        waiting::during(&"MappedMemory::device_read", Target::context(context), copy)
     }
 
     /// Copies from the host to the device's view by the driver.
@@ -334,12 +336,14 @@ impl Allocation {
         let context = self.resource.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let (to, from) = (self.device(offset), source.as_ptr().cast());
-        // SAFETY: both ranges lie within their memory. For pageable memory the call may return while the last of the
-        // copy is under way from the driver's own staging; later reads by the device are ordered after it, and the
-        // CPU's reads of the mapping are not: so wait.
-        unsafe { call!(cuda.cuMemcpyHtoD_v2(to, from, source.len())) }?;
-        // SAFETY: the context is current.
-        unsafe { call!(cuda.cuStreamSynchronize(core::ptr::null_mut())) }
+        waiting::during(&"MappedMemory::device_write", Target::context(context), || {
+            // SAFETY: both ranges lie within their memory. For pageable memory the call may return while the last of the
+            // copy is under way from the driver's own staging; later reads by the device are ordered after it, and the
+            // CPU's reads of the mapping are not: so wait.
+            unsafe { call!(cuda.cuMemcpyHtoD_v2(to, from, source.len())) }?;
+            // SAFETY: the context is current.
+            unsafe { call!(cuda.cuStreamSynchronize(core::ptr::null_mut())) }
+        })
     }
 }
 

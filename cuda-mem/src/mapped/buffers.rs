@@ -91,7 +91,8 @@ unsafe impl MemoryResource for MappedBlocks {
     }
 
     fn accessibility(&self) -> Accessibility {
-        Accessibility::BOTH
+        // Memory of a GPU is, behind its bus.
+        Accessibility { write_combined: true, ..Accessibility::BOTH }
     }
 
     fn is_on_device(&self) -> bool {

@@ -111,7 +111,7 @@ unsafe impl MemoryResource for Inner {
     }
 
     fn accessibility(&self) -> Accessibility {
-        Accessibility::BOTH
+        Accessibility { write_combined: self.options.write_combined, ..Accessibility::BOTH }
     }
 
     fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {

@@ -32,19 +32,23 @@ pub struct Accessibility {
     /// [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver's, which each process that was given the
     /// pool reaches whole. So the CPU gets no slices of it.
     pub processes: bool,
+    /// The CPU's plain writes reach other threads and devices in no order until a fence. The guards of a
+    /// [`Buffer`](crate::Buffer) end with one; a [`HostBuffer`](crate::HostBuffer), which has no guards, refuses such memory.
+    pub write_combined: bool,
 }
 
 impl Accessibility {
     /// Kernels only.
-    pub const DEVICE: Self = Self { device: true, host: false, managed: false, processes: false };
+    pub const DEVICE: Self =
+        Self { device: true, host: false, managed: false, processes: false, write_combined: false };
     /// The CPU only.
-    pub const HOST: Self = Self { device: false, host: true, managed: false, processes: false };
+    pub const HOST: Self = Self { device: false, host: true, managed: false, processes: false, write_combined: false };
     /// Kernels and the CPU.
-    pub const BOTH: Self = Self { device: true, host: true, managed: false, processes: false };
+    pub const BOTH: Self = Self { device: true, host: true, managed: false, processes: false, write_combined: false };
     /// Kernels and the CPU; the driver moves the memory.
-    pub const MANAGED: Self = Self { device: true, host: true, managed: true, processes: false };
+    pub const MANAGED: Self = Self { device: true, host: true, managed: true, processes: false, write_combined: false };
     /// Nobody; what an unknown pointer has.
-    pub const NONE: Self = Self { device: false, host: false, managed: false, processes: false };
+    pub const NONE: Self = Self { device: false, host: false, managed: false, processes: false, write_combined: false };
 
     /// Whether kernels and the CPU may address this if they may address `other`.
     pub fn covers(self, other: Self) -> bool {

@@ -13,6 +13,7 @@ use super::memory::Memory;
 use super::{Order, StridedLayout, StridedView, ViewError};
 use crate::buffer::Access;
 use crate::resource::SharedResource;
+use crate::waiting::{self, Target};
 use crate::{Element, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use pattern::{Reach, Strides};
@@ -160,7 +161,9 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
         stream.follow_for_work(home)?;
     }
     // SAFETY: as above; the memories' later work, and so their end, is ordered after the copy below.
-    let done = unsafe { run.all(&steps) };
+    let mut copy = || unsafe { run.all(&steps) };
+    // The driver itself waits in copies to and from pageable memory.
+    let done = if waits { waiting::during(&"a copy of views", Target::stream(stream), copy) } else { copy() };
     let noted = [to, from].map(|memory| memory.follow_work(stream));
     drop(submission);
     // Also after an error: whatever was begun must not go on with the caller's memory.
