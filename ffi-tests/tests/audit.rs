@@ -1,0 +1,498 @@
+//! Programs of an audit of the safe interface, which once caused undefined behaviour or hung.
+//!
+//! Over whatever driver the environment names. Where a program hung, it runs on a thread with a time limit.
+
+use cuda_mem::adaptor::{Aligned, Fallback, Limit, Statistics};
+use cuda_mem::buffer::CopyBatch;
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
+use cuda_mem::frames::FrameRing;
+use cuda_mem::graph::CaptureMode;
+use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
+use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
+use cuda_mem::signal::{Signals, WaitPolicy};
+use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
+use ffi_tests::suite::Outcome;
+use ffi_tests::{Setup, alone, same};
+use softgpu::CpuBorrow;
+use std::mem;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as Task, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SIZE: usize = 4096;
+/// How long each race is tried.
+const TRIES: Duration = Duration::from_secs(1);
+/// Long enough for work that was let go too early to do its harm.
+const LATER: Duration = Duration::from_millis(100);
+/// Longer than any program takes, unless it hangs.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Holds the work of a stream back until the sender is dropped.
+fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
+    let (sender, receiver) = channel::<()>();
+    stream.launch_host_function(move || receiver.recv().unwrap_or_default())?;
+    Ok(sender)
+}
+
+/// Lets held work go after a while, when the program waits for it already.
+fn let_go<H: Send + 'static>(held: H, after: Duration) {
+    thread::spawn(move || {
+        thread::sleep(after);
+        drop(held);
+    });
+}
+
+/// All bytes are what they were when one looks again.
+fn stay(what: &str, bytes: &[u8], value: u8) -> Result<(), String> {
+    let first = bytes.to_vec();
+    thread::sleep(3 * LATER);
+    same(&format!("{what}, in one slice, later"), bytes, &first)?;
+    same(what, &first, &vec![value; first.len()])
+}
+
+/// Runs a program that may hang. Its thread then keeps all it has, so that no drop hangs here.
+fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'static) -> Outcome {
+    let (tell, told) = channel();
+    let setup = setup.clone();
+    let running = thread::spawn(move || {
+        let ended = program(&setup).map_err(|error| error.to_string());
+        drop(setup);
+        let _ = tell.send(ended);
+    });
+    match told.recv_timeout(LIMIT) {
+        Ok(ended) => {
+            running.join().map_err(|_| "the thread panicked in its end")?;
+            Ok(ended?)
+        }
+        Err(error) => Err(format!("the program hangs, or panicked: {error}").into()),
+    }
+}
+
+/// Tries something again and again, while another thread begins and ends captures of the stream.
+fn beside_captures(stream: &Stream, mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        let stop = Stop(&over);
+        threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = stream.capture(CaptureMode::Relaxed, |_| Ok(()));
+                for _ in 0..200 {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let begin = Instant::now();
+        while begin.elapsed() < TRIES {
+            attempt()?;
+        }
+        drop(stop);
+        Ok(())
+    })
+}
+
+/// Forgets a guard's writes. softgpu, which cannot see that the guard's borrow is over, is told.
+fn forget_a_guard(buffer: &mut Buffer<u8, kind::Mapped>, value: u8) -> Result<(), Error> {
+    let mut guard = buffer.write(..)?;
+    guard.fill(value);
+    CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
+    mem::forget(guard);
+    Ok(())
+}
+
+fn atoms(context: &Context) -> Result<MappedResource, Error> {
+    MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)
+}
+
+/// The default streams of a context, and their names.
+fn default_streams(context: &Context) -> [(&'static str, Stream); 2] {
+    [("legacy", Stream::legacy_default(context)), ("per thread", Stream::per_thread_default(context))]
+}
+
+// ---- Captures that another thread begins at any moment ----
+
+#[test]
+fn a_vector_never_holds_bytes_that_nobody_wrote_beside_captures() -> Outcome {
+    alone(|setup| {
+        let (stream, memory) = (Stream::new(&setup.context)?, DeviceMemory::new(&setup.context));
+        let buffer = Buffer::<u8, _>::filled(&memory, SIZE, 7, &stream)?;
+        let mut vectors = 0;
+        beside_captures(&stream, || {
+            // What the heap gives next.
+            drop(vec![0x55u8; SIZE]);
+            if let Ok(vector) = buffer.to_vec() {
+                same("the vector", &vector, &[7; SIZE])?;
+                vectors += 1;
+            }
+            Ok(())
+        })?;
+        assert!(vectors > 0, "no copy was made");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_frame_is_copied_as_it_was_published_beside_captures() -> Outcome {
+    alone(|setup| {
+        let (stream, memory) = (Stream::new(&setup.context)?, PinnedMemory::new(&setup.context));
+        let signals = Signals::new(&setup.context)?;
+        let mut arrived = Buffer::<u8, _>::zeroed(&memory, 64, &stream)?;
+        let patience = WaitPolicy::within(Duration::from_millis(200));
+        // A slot that was read in a capture is not used again, so a ring lasts for some frames.
+        let mut ring: Option<FrameRing> = None;
+        let (mut number, mut copies) = (0u8, 0);
+        beside_captures(&stream, || {
+            let Some(mut frame) = ring.as_ref().and_then(|ring| ring.next_with(&patience).ok()) else {
+                ring = FrameRing::new(&memory, &signals, 64, 64).ok();
+                return Ok(());
+            };
+            number = number.wrapping_add(1);
+            let copied = arrived.copy_from_frame(0, &frame, ..);
+            thread::yield_now();
+            frame.write(.., |bytes| bytes.fill(number)).map_err(|error| error.to_string())?;
+            frame.publish().map_err(|error| error.to_string())?;
+            if copied.is_ok()
+                && let Ok(seen) = arrived.read(..)
+            {
+                same("the frame's copy", &seen, &[number; 64])?;
+                copies += 1;
+            }
+            Ok(())
+        })?;
+        assert!(copies > 0, "no frame was copied");
+        Ok(())
+    })
+}
+
+#[test]
+fn every_host_function_that_was_accepted_runs_beside_captures() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        let (mut accepted, ran) = (0, Arc::new(AtomicU64::new(0)));
+        beside_captures(&stream, || {
+            let ran = ran.clone();
+            let launched = stream.launch_host_function(move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+            accepted += u64::from(launched.is_ok());
+            if accepted.is_multiple_of(64) {
+                // Fails while the stream captures. The queue stays short.
+                let _ = stream.synchronize();
+            }
+            Ok(())
+        })?;
+        stream.synchronize()?;
+        let ran = ran.load(Ordering::Relaxed);
+        if ran != accepted {
+            // The end of the context would wait for the others.
+            mem::forget(setup.clone());
+            return Err(format!("{ran} of {accepted} host functions ran").into());
+        }
+        assert!(accepted > 0, "no host function was accepted");
+        Ok(())
+    })
+}
+
+// ---- Host functions and wakers ----
+
+#[test]
+fn a_transfer_that_ends_in_a_host_function_gives_its_memory_back_later() -> Outcome {
+    alone(|setup| {
+        let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let memory = Statistics::new(&PinnedMemory::new(&setup.context));
+        let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&setup.context), SIZE, 7, &stream)?;
+        for is_complete in [false, true] {
+            let host = HostBuffer::<u8>::zeroed(&memory, SIZE)?;
+            let mut held = Some(hold(&stream)?);
+            let transfer = buffer.download(0, host).map_err(Error::from)?;
+            if is_complete {
+                held = None;
+                stream.synchronize()?;
+            }
+            other.launch_host_function(move || drop(transfer))?;
+            other.synchronize()?;
+            drop(held);
+            let begin = Instant::now();
+            while memory.counts().bytes.current != 0 {
+                assert!(begin.elapsed() < LIMIT, "the host memory of the transfer never comes back");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_waker_may_lock_what_a_thread_holds_that_drops_pinned_memory() -> Outcome {
+    struct Locks(Arc<Mutex<()>>);
+    impl Wake for Locks {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+            let pinned = PinnedMemory::new(&setup.context);
+            let plain = Buffer::<u8, _>::filled(&pinned, SIZE, 7, &other)?;
+            let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&setup.context), SIZE, 7, &stream)?;
+            let held = hold(&stream)?;
+            let mut transfer = buffer.download(0, HostBuffer::<u8>::zeroed(&pinned, SIZE)?).map_err(Error::from)?;
+            let mutex = Arc::new(Mutex::new(()));
+            let waker = Waker::from(Arc::new(Locks(mutex.clone())));
+            let polled = Future::poll(Pin::new(&mut transfer), &mut Task::from_waker(&waker));
+            assert!(polled.is_pending(), "the stream is held");
+            let lock = mutex.lock().map_err(|error| error.to_string())?;
+            drop(held);
+            // The waker is called, and waits for the mutex.
+            thread::sleep(2 * LATER);
+            drop(plain);
+            drop(lock);
+            same("the copy", &transfer.wait()?, &[7; SIZE])?;
+            Ok(())
+        })
+    })
+}
+
+// ---- Guards that were forgotten ----
+
+#[test]
+fn a_frame_is_copied_to_a_buffer_of_which_a_guard_was_forgotten() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let signals = Signals::new(&setup.context)?;
+            let ring = FrameRing::new(&PinnedMemory::new(&setup.context), &signals, 2, SIZE)?;
+            let mut buffer = Buffer::<u8, _>::filled(&atoms(&setup.context)?, SIZE, 1, &stream)?;
+            forget_a_guard(&mut buffer, 5)?;
+            buffer.fill(..SIZE / 2, 2)?;
+            let mut frame = ring.next()?;
+            // The frame is not yet published, so the copy must wait for nothing.
+            buffer.copy_from_frame(0, &frame, ..)?;
+            frame.write(.., |bytes| bytes.fill(3))?;
+            frame.publish().map_err(Error::from)?;
+            same("the frame's copy", &buffer.to_vec()?, &[3; SIZE])?;
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn batches_and_views_copy_what_a_forgotten_guard_wrote_and_undo_no_device_write() -> Outcome {
+    alone(|setup| {
+        let (stream, memory) = (Stream::new(&setup.context)?, atoms(&setup.context)?);
+        let mut other = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
+        let mut buffer = Buffer::<u8, _>::zeroed(&memory, SIZE, &stream)?;
+        let mut wrong = Vec::new();
+        for by_view in [false, true] {
+            let name = if by_view { "a view" } else { "a batch" };
+            forget_a_guard(&mut buffer, 5)?;
+            if by_view {
+                other.view_mut(&[64, 64])?.copy_from(&buffer.view(&[64, 64])?)?;
+            } else {
+                let mut batch = CopyBatch::new(&stream);
+                batch.copy(&mut other, 0, &buffer, ..)?;
+                batch.submit()?;
+            }
+            wrong.extend(same(&format!("what {name} read"), &other.to_vec()?, &[5; SIZE]).err());
+            other.fill(.., 9)?;
+            forget_a_guard(&mut buffer, 6)?;
+            if by_view {
+                buffer.view_mut(&[64, 64])?.copy_from(&other.view(&[64, 64])?)?;
+            } else {
+                let mut batch = CopyBatch::new(&stream);
+                batch.copy(&mut buffer, 0, &other, ..)?;
+                batch.submit()?;
+            }
+            wrong.extend(same(&format!("what {name} wrote"), &buffer.read(..)?, &[9; SIZE]).err());
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ").into()) }
+    })
+}
+
+// ---- Default streams, which are named by what is current ----
+
+#[test]
+fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
+    alone(|setup| {
+        let other = setup.context.device().create_context()?;
+        for ((name, own), (_, theirs)) in default_streams(&setup.context).into_iter().zip(default_streams(&other)) {
+            let mut memory = MappedResource::new(&setup.context)?.allocate(SIZE)?;
+            memory.device_fill(.., 1, &own)?;
+            drop(memory.read(..)?);
+            let held = (hold(&own)?, hold(&theirs)?);
+            match memory.device_fill(.., 7, &theirs) {
+                Err(error) if !setup.is_software() => println!("skipped: {name}: {error}"),
+                filled => {
+                    filled?;
+                    // Theirs first: what waits for the wrong stream returns too early.
+                    let_go(held.1, LATER);
+                    let_go(held.0, 2 * LATER);
+                    stay(name, &memory.read(..)?, 7)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_event_refuses_default_streams_of_other_contexts() -> Outcome {
+    alone(|setup| {
+        let other = setup.context.device().create_context()?;
+        let event = Event::new(&setup.context)?;
+        for (name, stream) in default_streams(&other) {
+            if event.record(&stream).is_ok() {
+                return Err(format!("the {name} default stream of another context was taken for this one's").into());
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_engine_refuses_streams_of_other_contexts_and_waits_for_buffers_at_home_there() -> Outcome {
+    fn refused<T>(result: Result<T, Error>) -> Result<(), String> {
+        match result {
+            Err(Error::InvalidArgument { argument: "stream", .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(_) => Err("an engine took a stream of another context".into()),
+        }
+    }
+    alone(|setup| {
+        let other = setup.context.device().create_context()?;
+        let engine = CopyEngine::new(&setup.context)?;
+        let [legacy, per_thread] = default_streams(&other).map(|(_, stream)| stream);
+        let mut buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&other), 200_000, 7, &legacy)?;
+        let mut bytes = vec![0; 200_000];
+        for stream in [&legacy, &per_thread, &Stream::new(&other)?] {
+            refused(engine.write_on(stream, &mut buffer, 0, &bytes))?;
+            refused(engine.read_on(stream, &mut buffer, 0, &mut bytes).map(drop))?;
+        }
+        buffer.synchronize()?;
+        let held = hold(&legacy)?;
+        buffer.fill(.., 9)?;
+        let_go(held, LATER);
+        let mut options = CopyOptions::default();
+        options.way = Some(Way::Staged { threads: 1 });
+        if engine.read_with(&buffer, 0, &mut bytes, &options).is_ok() {
+            same("what was read", &bytes, &[9; 200_000])?;
+        }
+        Ok(())
+    })
+}
+
+/// Does the caller's part of a copy on a thread of its own, whose default stream is held.
+#[derive(Debug)]
+struct Elsewhere {
+    context: Context,
+    held: Mutex<Option<Sender<()>>>,
+}
+
+impl CopyThreads for Elsewhere {
+    fn helpers(&self) -> usize {
+        0
+    }
+
+    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                let held = hold(&Stream::per_thread_default(&self.context)).ok();
+                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+                work();
+            });
+        });
+    }
+}
+
+#[test]
+fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
+    const LARGE: usize = 1 << 20;
+    alone(|setup| {
+        let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
+        let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
+        let mut memory = MappedResource::new(&setup.context)?.allocate(LARGE)?;
+        memory.copy_from_slice(0, &vec![1u8; LARGE])?;
+        let stream = Stream::per_thread_default(&setup.context);
+        engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;
+        let_go(threads.held.lock().unwrap_or_else(PoisonError::into_inner).take(), LATER);
+        stay("what was written", &memory.read(..)?, 9)?;
+        Ok(())
+    })
+}
+
+// ---- Memory of two sorts ----
+
+#[test]
+fn memory_that_falls_back_to_managed_memory_is_managed() -> Outcome {
+    alone(|setup| {
+        let managed = match ManagedMemory::new(&setup.context) {
+            Err(Error::Unsupported { feature, needs }) => {
+                println!("skipped: {feature} needs {needs}");
+                return Ok(());
+            }
+            made => made?.share(),
+        };
+        let pinned = PinnedMemory::new(&setup.context).share();
+        for (first, second) in [(&pinned, &managed), (&managed, &pinned)] {
+            let both = Fallback::<kind::Any>::new(first, second)?;
+            assert!(both.share().accessibility().managed, "some of its memory is managed");
+        }
+        assert!(!Fallback::<kind::Any>::new(&pinned, &pinned)?.share().accessibility().managed);
+        Ok(())
+    })
+}
+
+/// Takes all that a pool gives, and writes it by a value that needs coherent memory.
+fn writes_are_kept(name: &str, pool: &SharedResource, stream: &Stream) -> Outcome {
+    let mut buffers = Vec::new();
+    let error = loop {
+        match Buffer::<u8, kind::Any>::filled(pool, 256, 1, stream) {
+            Ok(_) if buffers.len() == 600 => return Err(format!("{name} mixed two sorts of memory").into()),
+            Ok(buffer) => buffers.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    if !matches!(error, Error::InvalidArgument { .. }) {
+        return Err(format!("{name}: {error}").into());
+    }
+    assert!(!buffers.is_empty(), "{name} serves the first sort");
+    for buffer in buffers {
+        let buffer = buffer.try_into_kind::<kind::Pinned>().map_err(Error::from)?;
+        let mut host = HostBuffer::from_buffer(buffer).map_err(Error::from)?;
+        host.fill(5);
+        same(name, &host.into_buffer(stream).map_err(Error::from)?.to_vec()?, &[5; 256])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pool_refuses_memory_of_another_coherence_than_its_first() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        let (region, mut slabs) = (1 << 15, FixedSizeOptions::default());
+        let mut options = PoolOptions::default();
+        (options.initial, options.smallest_growth, options.largest_growth) = (region, region, region);
+        slabs.blocks_per_slab = 16;
+        let source = || -> Result<_, Error> {
+            let pinned = Limit::new(&PinnedMemory::new(&setup.context).share(), 1 << 16);
+            let mapped = Aligned::<kind::Any>::new(&atoms(&setup.context)?.share(), 256)?;
+            Ok(Fallback::<kind::Any>::new(&pinned.share(), &mapped.share())?.share())
+        };
+        let (pool, slabs) = (Pool::new(&source()?, &options)?, FixedSizePool::new(&source()?, 256, &slabs)?);
+        let pools = [("a pool", pool.share()), ("a pool of one size", slabs.share())];
+        let wrong =
+            pools.map(|(name, pool)| writes_are_kept(name, &pool, &stream).err().map(|error| error.to_string()));
+        if wrong == [None, None] { Ok(()) } else { Err(format!("{wrong:?}").into()) }
+    })
+}
