@@ -69,6 +69,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let context = self.stream().context();
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
+        // The word is cleared, the kernel runs and the word is read, or none of it.
+        let _submission = self.stream().submission("Buffer::equals")?;
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         self.ordered_after(other, |home| {

@@ -200,7 +200,7 @@ impl<T> HostBuffer<T> {
             let error = Error::InvalidArgument {
                 call: "HostBuffer",
                 argument: "the resource",
-                value: format!("{:?}", memory.resource()).into(),
+                value: if memory.is_coherent() { "write-combined memory" } else { "non-coherent memory" }.into(),
                 rule: "its memory must be coherent and not write-combined; a Buffer does the flushes, fences and waits that other \
                        memory needs",
             };

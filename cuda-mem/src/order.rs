@@ -285,12 +285,22 @@ fn breaks_the_context(code: CUresult) -> bool {
     )
 }
 
+const CAPTURING: &str = "capturing a graph";
+
+/// Whether a call was refused, here or by the driver, because a stream captures.
+pub(crate) fn is_for_a_capture(error: &Error) -> bool {
+    match error {
+        Error::InvalidArgument { value, .. } => **value == *CAPTURING,
+        error => error.driver_code().is_some_and(is_of_capture),
+    }
+}
+
 #[cold]
 fn capturing(call: &'static str) -> Error {
     Error::InvalidArgument {
         call,
         argument: "stream",
-        value: "capturing a graph".into(),
+        value: CAPTURING.into(),
         rule: "a capture only records what it is given: do this before the capture or after it; memory inside a graph comes \
                from graph memory",
     }

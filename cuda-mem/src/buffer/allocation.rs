@@ -4,6 +4,7 @@ use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::context::{ForeignOwner, Liveness};
 use crate::later::{drop_later, inside_host_function};
+use crate::order::is_for_a_capture;
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -274,7 +275,7 @@ impl Drop for Allocation {
         if inside_host_function() {
             return drop_later(self.take());
         }
-        let Err(error) = self.end() else { return };
+        let Err(mut error) = self.end() else { return };
         if error.is_teardown() {
             return;
         }
@@ -283,6 +284,13 @@ impl Drop for Allocation {
             // Where it has ended already, the value comes back, and its drop tries again.
             drop(postpone(Box::new(self.take())));
             return;
+        }
+        if is_for_a_capture(&error) {
+            // It has ended since.
+            match self.end() {
+                Ok(()) => return,
+                Err(again) => error = again,
+            }
         }
         self.context().drop_errors().push("freeing a buffer", error);
         // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.

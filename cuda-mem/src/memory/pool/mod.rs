@@ -8,6 +8,7 @@ mod pinned;
 mod sharing;
 mod slab;
 
+use crate::beside_captures::captures_under_way;
 use crate::context::Liveness;
 use crate::descriptor::BlockExport;
 use crate::error::call;
@@ -308,6 +309,11 @@ unsafe impl MemoryResource for Inner {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         if let Some(slab) = &self.slab {
             return slab.deallocate(block, stream);
+        }
+        // A graph cannot free the memory, and the driver's refusal would not say that this is why.
+        let _submission = stream.gate().submit();
+        if captures_under_way() {
+            stream.check_not_capturing("DriverPool::deallocate")?;
         }
         // The stream's context is alive: the caller's contract.
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
