@@ -146,7 +146,8 @@ fn a_frame_is_copied_as_it_was_published_beside_captures() -> Outcome {
     alone(|setup| {
         let (stream, memory) = (Stream::new(&setup.context)?, PinnedMemory::new(&setup.context));
         let signals = Signals::new(&setup.context)?;
-        let mut arrived = Buffer::<u8, _>::zeroed(&memory, 64, &stream)?;
+        let mut arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 64, &stream)?;
+        let mut on_the_host = Buffer::<u8, _>::zeroed(&memory, 64, &stream)?;
         let patience = WaitPolicy::within(Duration::from_millis(200));
         // A slot that was read in a capture is not used again, so a ring lasts for some frames.
         let mut ring: Option<FrameRing> = None;
@@ -157,12 +158,14 @@ fn a_frame_is_copied_as_it_was_published_beside_captures() -> Outcome {
                 return Ok(());
             };
             number = number.wrapping_add(1);
+            // The driver would wait for the frame in the call itself.
+            assert!(on_the_host.copy_from_frame(0, &frame, ..).is_err());
             let copied = arrived.copy_from_frame(0, &frame, ..);
             thread::yield_now();
             frame.write(.., |bytes| bytes.fill(number)).map_err(|error| error.to_string())?;
             frame.publish().map_err(|error| error.to_string())?;
             if copied.is_ok()
-                && let Ok(seen) = arrived.read(..)
+                && let Ok(seen) = arrived.to_vec()
             {
                 same("the frame's copy", &seen, &[number; 64])?;
                 copies += 1;

@@ -5,6 +5,7 @@ use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::range::{resolve_elements, span_elements};
 use crate::resource::Kind;
+use crate::waiting::{self, Target};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;
@@ -205,7 +206,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Does work on the home stream.
     pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
         self.post_forgotten()?;
-        let begun = work(self.stream());
+        // The driver itself waits in some copies: from host memory to host memory, and to and from pageable memory.
+        let begun = waiting::during(&"giving work on a buffer to the driver", Target::stream(self.stream()), || {
+            work(self.stream())
+        });
         self.mark_busy();
         begun
     }

@@ -4,8 +4,7 @@ use super::{Access, Buffer, bytes_of_mut};
 use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::resource::Kind;
-use crate::waiting::{self, Target};
-use crate::{Event, Result, Stream};
+use crate::{Event, Result, Stream, waiting};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -151,8 +150,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         let begun = buffer.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
             // SAFETY: this function's contract.
-            let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) };
-            waiting::during(&"TransferScope", Target::stream(home), copy)
+            unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, after which something may have begun.
         begun.and(marks[place].1.mark(home).map(drop).or_else(|_| home.complete()))

@@ -5,7 +5,6 @@ use crate::borrowed::Borrowed;
 use crate::error::call;
 use crate::later::{check_outside, drop_later, inside_host_function};
 use crate::resource::Kind;
-use crate::waiting::{self, Target};
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -147,10 +146,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             0 => Ok(()),
             _ => self.in_order(|home| {
                 let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
-                // The driver itself waits in copies to and from pageable memory.
                 // SAFETY: this function's contract.
-                let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) };
-                waiting::during(&"Buffer::upload", Target::stream(home), copy)
+                unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
             }),
         };
         if let Err(error) = begun.and_then(|()| event.mark(home).map(drop)) {

@@ -16,7 +16,8 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
     /// # Errors
     ///
     /// The range does not lie within the frame, is no whole number of elements, or does not fit at `offset`. The home stream
-    /// is of another context than the frame's ring, or captures a graph. The ring was dropped; the driver refuses.
+    /// is of another context than the frame's ring, or captures a graph. Both the frame and the buffer lie in memory of the host.
+    /// The ring was dropped; the driver refuses.
     #[doc(alias("cuMemcpyHtoD", "cuMemcpyHtoDAsync"))]
     pub fn copy_from_frame(&mut self, offset: usize, frame: &Frame, range: impl RangeBounds<usize>) -> Result<()> {
         const CALL: &str = "Buffer::copy_from_frame";
@@ -28,6 +29,15 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
         let to = self.span(CALL, offset, from.len() / size_of::<T>())?;
         if to.is_empty() {
             return Ok(());
+        }
+        if self.device_ordinal().is_none() && frame.is_in_host_memory() {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "the buffer",
+                value: "in memory of the host, as the frame is".into(),
+                rule: "the driver waits in copies from host memory to host memory, and so for the frame itself: copy to memory of \
+                       the device, or by the CPU",
+            });
         }
         // Before the stream waits for the frame: this may wait for the stream.
         self.post_forgotten()?;

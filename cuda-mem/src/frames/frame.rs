@@ -210,6 +210,11 @@ impl Frame {
         self.start()
     }
 
+    /// Whether the frame lies in memory of the host, in place of a device's.
+    pub(super) fn is_in_host_memory(&self) -> bool {
+        self.slot().memory.device_ordinal().is_none()
+    }
+
     fn start(&self) -> *mut u8 {
         self.slot().memory.host_pointer()
     }
