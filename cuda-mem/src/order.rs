@@ -112,7 +112,7 @@ impl Stream {
         Ok(submission)
     }
 
-    /// Makes a call that begins a capture of the stream, when no submission of another thread is under way.
+    /// Makes a call that begins or ends a capture of the stream, when no submission of another thread is under way.
     ///
     /// # Errors
     ///

@@ -225,6 +225,7 @@ impl Stream {
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        let _submission = self.inner.gate.submit();
         // SAFETY: the stream lives.
         done(unsafe { call!(cuda.cuStreamQuery(self.inner.raw)) })
     }

@@ -2,7 +2,8 @@
 //!
 //! Another thread may begin to capture a stream at any moment. So a question whether the stream captures says nothing about
 //! the call after it. A [`Submission`] keeps captures of its stream from beginning, from the question to the end of the
-//! call, so that the work is done and not recorded. Captures that other libraries begin are not seen here:
+//! call, so that the work is done and not recorded. Captures do not end meanwhile either: the driver crashes (580.159) where
+//! one thread ends a capture and another gives the stream work, or asks whether it captures. Captures that other libraries begin are not seen here:
 //! [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
 
 use core::cell::Cell;

@@ -223,8 +223,12 @@ fn a_transfer_that_ends_in_a_host_function_gives_its_memory_back_later() -> Outc
                 stream.synchronize()?;
             }
             other.launch_host_function(move || drop(transfer))?;
-            other.synchronize()?;
+            if setup.is_software() {
+                // A GPU's driver runs the host functions of all streams on one thread: the one that holds comes first.
+                other.synchronize()?;
+            }
             drop(held);
+            other.synchronize()?;
             let begin = Instant::now();
             while memory.counts().bytes.current != 0 {
                 assert!(begin.elapsed() < LIMIT, "the host memory of the transfer never comes back");

@@ -41,6 +41,8 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
+        // The driver crashes where it is asked while another thread ends the capture.
+        let _submission = self.gate().submit();
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: `status` is writable and the stream lives.
         unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;
@@ -94,7 +96,8 @@ impl Capture<'_> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the stream lives.
-        unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) }?;
+        let end = || unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
+        self.stream.apart_from_submissions(&"Stream::capture", end)?;
         Ok(Graph { context: context.clone(), raw })
     }
 }
