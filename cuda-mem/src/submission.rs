@@ -2,16 +2,17 @@
 //!
 //! Another thread may begin to capture a stream at any moment. So a question whether the stream captures says nothing about
 //! the call after it. A [`Submission`] keeps captures of its stream from beginning, from the question to the end of the
-//! call, so that the work is done and not recorded. Captures do not end meanwhile either: the driver crashes (580.159) where
-//! one thread ends a capture and another gives the stream work, or asks whether it captures. Captures that other libraries begin are not seen here:
-//! [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
+//! call, so that the work is done and not recorded. Captures do not end meanwhile either: the driver (580.159) crashes where
+//! one thread ends a capture and another gives the stream work, or asks whether it captures.
+//!
+//! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// Set while a capture begins; the other bits count submissions.
+/// Set while a capture begins or ends; the other bits count submissions.
 const BEGINNING: u32 = 1 << 31;
 
 thread_local! {
@@ -19,7 +20,7 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the submissions to one stream, and keeps them apart from the beginnings of its captures.
+/// Counts the submissions to one stream, and keeps them apart from the beginnings and ends of its captures.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(AtomicU32);
 
@@ -37,7 +38,7 @@ impl Gate {
         Submission { gate: self, on_this_thread: PhantomData }
     }
 
-    /// Keeps submissions out while a capture begins. None while one is under way.
+    /// Keeps submissions out while a capture begins or ends. None while one is under way.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
         let closed = self.0.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
         closed.is_ok().then_some(Beginning(self))
@@ -49,7 +50,7 @@ pub(crate) fn is_submitting() -> bool {
     OWN.get() != 0
 }
 
-/// While it lives, no capture of the stream begins.
+/// While it lives, no capture of the stream begins or ends.
 #[must_use = "captures are kept from beginning only while this lives"]
 pub(crate) struct Submission<'gate> {
     gate: &'gate Gate,

@@ -249,7 +249,7 @@ fn buffers(setup: &Setup, mode: CaptureMode) -> Outcome {
 
 fn attributes(setup: &Setup, mode: CaptureMode) -> Outcome {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-    // SAFETY: the one buffer that leaves its capture is used and freed after each launch, before the next.
+    // SAFETY: no buffer is made of it.
     let memory = unsafe { GraphMemory::new(context) };
     memory.trim()?;
     memory.reset_high_marks()?;
