@@ -4,12 +4,14 @@ use crate::error::call;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::{CUresult, CUstreamCaptureMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many captures of this process go on.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+/// Whether there ever was one.
+static EVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether a capture goes on that was begun here, so that a stream may be capturing: the driver need not be asked where
 /// none does.
@@ -18,11 +20,18 @@ pub(crate) fn captures_under_way() -> bool {
     CAPTURES.load(Ordering::Relaxed) != 0
 }
 
+/// Whether a capture ever began here, so that another may begin at any moment.
+#[inline]
+pub(crate) fn captures_ever_began() -> bool {
+    EVER.load(Ordering::Relaxed)
+}
+
 /// One capture, counted while it goes on.
 pub(crate) struct UnderWay;
 
 impl UnderWay {
     pub fn begin() -> Self {
+        EVER.store(true, Ordering::Relaxed);
         CAPTURES.fetch_add(1, Ordering::Relaxed);
         Self
     }

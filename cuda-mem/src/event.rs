@@ -108,10 +108,15 @@ impl Event {
     /// Work failed.
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        self.wait_for(&"Event::synchronize", Target::event(&self.context))
+    }
+
+    /// As [`synchronize`](Self::synchronize), on behalf of another call.
+    pub(crate) fn wait_for(&self, call: &'static &'static str, target: Target) -> Result<()> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         let wait = || unsafe { call!(cuda.cuEventSynchronize(self.raw)) };
-        waiting::during(&"Event::synchronize", Target::event(&self.context), wait)
+        waiting::during(call, target, wait)
     }
 
     /// Waits for the work before the event, for a time at most. The work goes on after that time.

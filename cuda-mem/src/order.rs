@@ -230,13 +230,12 @@ struct Attempts {
 
 impl Attempts {
     fn add(&mut self, error: Error) -> Verdict {
-        let code = error.driver_code();
-        if code.is_some_and(is_of_capture) {
+        if is_for_a_capture(&error) {
             // Another thread's capture, which ends.
             return Verdict::Again;
         }
         self.failed += 1;
-        self.broken = if code.is_some_and(breaks_the_context) { self.broken + 1 } else { 0 };
+        self.broken = if error.driver_code().is_some_and(breaks_the_context) { self.broken + 1 } else { 0 };
         let first = self.first.get_or_insert(error).clone();
         if self.broken > 1 {
             // The context is beyond repair: its work was ended.
@@ -261,7 +260,7 @@ fn give_up(error: &Error) -> ! {
 }
 
 /// Whether the driver refused a call because some stream captures a graph.
-pub(crate) fn is_of_capture(code: CUresult) -> bool {
+fn is_of_capture(code: CUresult) -> bool {
     (CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.0..=CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.0)
         .contains(&code.0)
 }

@@ -1,6 +1,6 @@
 //! Streams: work done in order.
 
-use crate::beside_captures::{beside_captures, captures_under_way};
+use crate::beside_captures::{beside_captures, captures_ever_began, captures_under_way};
 use crate::callback::call_back;
 use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
@@ -172,10 +172,21 @@ impl Stream {
 
     /// Waits until all work given to the stream so far is done, whatever it ran without: for ends of memory.
     pub(crate) fn drain(&self) -> Result<()> {
+        const CALL: &str = "Stream::synchronize";
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
+        if captures_ever_began() {
+            // cuStreamSynchronize looks whether the stream captures, and then waits. The look may not meet the end of a
+            // capture, and the wait may not keep captures from ending: so they are two calls.
+            let event = Event::new(self.context())?;
+            {
+                let _submission = self.submission(CALL)?;
+                event.record(self)?;
+            }
+            return event.wait_for(&CALL, Target::stream(self));
+        }
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
-        waiting::during(&"Stream::synchronize", Target::stream(self), wait)
+        waiting::during(&CALL, Target::stream(self), wait)
     }
 
     /// Waits until all work given to the stream so far is done, for a time at most. The work goes on after that time.

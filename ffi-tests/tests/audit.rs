@@ -10,7 +10,7 @@ use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
-use cuda_mem::signal::{Signals, WaitPolicy};
+use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, same};
@@ -203,6 +203,69 @@ fn every_host_function_that_was_accepted_runs_beside_captures() -> Outcome {
         }
         assert!(accepted > 0, "no host function was accepted");
         Ok(())
+    })
+}
+
+#[test]
+fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
+    /// One call, whether it is refused or not: what counts is that the software GPU sees no misuse.
+    fn round(
+        setup: &Setup,
+        stream: &Stream,
+        other: &Stream,
+        memory: &[SharedResource],
+        flag: &Flag<u32>,
+    ) -> Result<(), Error> {
+        let tried = |result: Result<(), Error>| drop(result);
+        let event = Event::new(&setup.context)?;
+        tried(event.record(stream));
+        tried(stream.wait(&event));
+        tried(stream.join(other));
+        tried(other.join(stream));
+        tried(stream.is_done().map(drop));
+        tried(stream.synchronize());
+        tried(stream.synchronize_for(Duration::ZERO));
+        tried(stream.launch_host_function(|| ()));
+        tried(flag.store_on(stream, 1));
+        tried(flag.wait_on(stream, Comparison::Equal, 1));
+        for memory in memory {
+            let Ok(mut buffer) = Buffer::<u8>::filled(memory, SIZE, 1, stream) else { continue };
+            tried(buffer.copy_from_slice(0, &[2; 16]));
+            tried(buffer.to_vec().map(drop));
+            tried(buffer.fill(.., 3));
+            tried(buffer.copy_within(..16, 32));
+            tried(buffer.synchronize());
+            tried(buffer.record_use(other));
+            tried(buffer.set_stream(other));
+            tried(buffer.record_use(stream));
+            tried(buffer.set_stream(stream));
+            if let Ok(clone) = buffer.try_clone() {
+                drop(buffer);
+                let mut batch = CopyBatch::new(stream);
+                let mut target = Buffer::<u8>::zeroed(memory, SIZE, other)?;
+                tried(batch.copy(&mut target, 0, &clone, 0..16));
+                tried(batch.submit());
+            }
+        }
+        Ok(())
+    }
+    alone(|setup| {
+        let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let signals = Signals::new(&setup.context)?;
+        let flag = signals.flag::<u32>(Waiter::Device)?;
+        let memory: [SharedResource; 3] = [
+            Arc::new(DeviceMemory::new(&setup.context)),
+            Arc::new(PinnedMemory::new(&setup.context)),
+            Arc::new(Pool::new(Arc::new(DeviceMemory::new(&setup.context)), PoolOptions::default())?),
+        ];
+        let mut rounds = 0;
+        beside_captures(&stream, || {
+            rounds += usize::from(round(setup, &stream, &other, &memory, &flag).is_ok());
+            Ok(())
+        })?;
+        assert!(rounds > 0);
+        stream.synchronize()?;
+        Ok(other.synchronize()?)
     })
 }
 

@@ -34,6 +34,9 @@ pub enum Misuse {
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
     MissingFlush,
+    /// One thread ended a capture while another made a call with a stream of it, in which the driver (580.159) crashes;
+    /// looked for where [`Settings::races`](crate::Settings::races) is set.
+    EndOfCapture,
 }
 
 impl fmt::Display for Misuse {
@@ -48,6 +51,7 @@ impl fmt::Display for Misuse {
             Misuse::Borrowed => "memory used by queued work while the CPU has it",
             Misuse::WrongAddress => "a kernel's access to a wrong address",
             Misuse::MissingFlush => "missing flush",
+            Misuse::EndOfCapture => "stream used while another thread ends its capture",
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The device work that reads a slot.
 
 use crate::beside_captures::RelaxedCalls;
+use crate::order::is_for_a_capture;
 use crate::{Event, Result, Stream};
-use cuda_sys::CUresult;
 
 /// Streams whose work reads the slot, each with an event after the last of it.
 ///
@@ -28,7 +28,7 @@ impl Reads {
     pub fn note(&mut self, stream: &Stream) {
         match self.mark(stream) {
             Ok(()) => {}
-            Err(error) if is_of_a_capture(&error) => self.captured = true,
+            Err(error) if is_for_a_capture(&error) => self.captured = true,
             Err(_) if self.unmarked.contains(stream) => {}
             Err(_) => self.unmarked.push(stream.clone()),
         }
@@ -98,11 +98,4 @@ impl Reads {
         }
         Ok(())
     }
-}
-
-/// Whether the driver refuses because the stream captures, or the event was recorded in a capture.
-fn is_of_a_capture(error: &crate::Error) -> bool {
-    // All codes that have to do with captures lie in this range.
-    let codes = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.0..=CUresult::CUDA_ERROR_CAPTURED_EVENT.0;
-    error.driver_code().is_some_and(|code| codes.contains(&code.0))
 }

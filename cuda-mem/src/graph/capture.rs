@@ -3,12 +3,13 @@
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
 use crate::ends::Ended;
-use crate::error::{Error, call};
+use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
+use crate::order::is_for_a_capture;
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
-use cuda_sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cuda_sys::{CUgraph, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 /// To which threads a capture forbids calls that it would not notice, such as plain allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,19 +109,13 @@ impl Drop for Capture<'_> {
             return;
         }
         // Given up: what was recorded is dropped. That the capture was lost is what its caller was told already.
-        let lost = |error: &Error| error.driver_code().is_some_and(is_of_capture);
         if let Err(error) = self.finish()
-            && !lost(&error)
+            && !is_for_a_capture(&error)
             && !error.is_teardown()
         {
             self.stream.context().drop_errors().push("ending a capture", error);
         }
     }
-}
-
-/// Whether a code says that a capture broke its rules.
-fn is_of_capture(code: CUresult) -> bool {
-    matches!(code, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED | CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
 }
 
 /// Captured work. It may be handed to another thread, and is used by one at a time, as the driver wants it.

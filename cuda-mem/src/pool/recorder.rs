@@ -1,7 +1,7 @@
 //! The streams' driver behind the order: records events, asks them, and uses them again.
 
 use super::order::{Clock, Mark, Waiting};
-use crate::order::is_of_capture;
+use crate::order::is_for_a_capture;
 use crate::{Error, Event, Stream};
 use cuda_sys::CUresult;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl Recorder {
         match event.mark(stream) {
             Ok(_) => self.recorded += 1,
             // A capture that has begun since.
-            Err(error) if error.driver_code().is_some_and(is_of_capture) => {
+            Err(error) if is_for_a_capture(&error) => {
                 self.retire(event);
                 return Ok(Mark::NotNow);
             }

@@ -5,15 +5,21 @@ use super::context::{Context, Role};
 use super::graph::{Allocated, Graph, Work};
 use super::graph_memory::GraphBlock;
 use super::handle::next_sequence;
+use super::races;
 use super::stream::Stream;
 use super::sync::lock;
 use crate::call::{Result, ensure};
+use crate::misuse::{self, Misuse};
 use cuda_sys::{CUresult, CUstreamCaptureMode};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::ThreadId;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+/// How long the end of a capture takes where misuse is looked for: long enough to be met by other threads.
+const END_TAKES: Duration = Duration::from_micros(50);
 
 /// All captures that go on.
 #[derive(Debug, Default)]
@@ -50,6 +56,9 @@ pub(crate) struct Capture {
     handle: u64,
     invalid: AtomicBool,
     ended: AtomicBool,
+    /// Threads that look at it, each on behalf of a call with one of its streams.
+    looks: AtomicUsize,
+    ending: AtomicBool,
 }
 
 /// What an event that was recorded in a capture stands for.
@@ -88,6 +97,37 @@ impl Capture {
 
     fn is_invalid(&self) -> bool {
         self.invalid.load(Ordering::Acquire)
+    }
+
+    /// A call with one of its streams reads it. The driver (580.159) crashes where another thread ends the capture
+    /// meanwhile.
+    fn look(&self) {
+        if !races::is_on() {
+            return;
+        }
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        if self.ending.load(Ordering::SeqCst) {
+            self.report_look();
+        }
+        thread::yield_now();
+        self.looks.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// As [`look`](Self::look), for the call that ends it.
+    fn look_last(&self) {
+        if !races::is_on() {
+            return;
+        }
+        self.ending.store(true, Ordering::SeqCst);
+        if self.looks.load(Ordering::SeqCst) > 0 {
+            self.report_look();
+        }
+        thread::sleep(END_TAKES);
+    }
+
+    fn report_look(&self) {
+        let other = Some("the end of its capture by another thread");
+        misuse::report_after(Misuse::EndOfCapture, "a call with a stream", self.origin as u64, None, other);
     }
 
     /// Whether it forbids unsafe calls to a thread of a mode.
@@ -140,6 +180,8 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
         handle,
         invalid: AtomicBool::new(false),
         ended: AtomicBool::new(false),
+        looks: AtomicUsize::new(0),
+        ending: AtomicBool::new(false),
     });
     let member = Member { stream: stream.clone(), capture, tips: Vec::new(), shown: Box::default() };
     global.captures.insert(&mut members, member);
@@ -148,13 +190,16 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
 
 /// Ends a capture on the stream that it began with; gives the graph's handle.
 pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
-    let mut members = lock(&global.captures.members);
+    let members = lock(&global.captures.members);
     let member = members.get(&stream.key()).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
     let (capture, tips) = (member.capture.clone(), member.tips.clone());
     if capture.origin != stream.key() {
         capture.invalidate();
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
+    drop(members);
+    capture.look_last();
+    let mut members = lock(&global.captures.members);
     let relaxed = capture.mode == CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     global.captures.end(&mut members, &capture);
     drop(members);
@@ -171,6 +216,16 @@ pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
     Err(failure)
 }
 
+/// Reads a stream's capture, if it records.
+#[inline]
+fn look(global: &Global, stream: &Stream) {
+    let Some(members) = global.captures.members() else { return };
+    if let Some(capture) = members.get(&stream.key()).map(|member| member.capture.clone()) {
+        drop(members);
+        capture.look();
+    }
+}
+
 /// Whether every node lies before one of some nodes, or is one.
 fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
     let nodes = graph.nodes();
@@ -185,6 +240,7 @@ fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
 
 /// What a stream's capture is. The legacy stream cannot be asked while a stream records that it waits for.
 pub(crate) fn status(global: &Global, stream: &Stream) -> Result<Status> {
+    look(global, stream);
     let Some(mut members) = global.captures.members() else { return Ok(Status::None) };
     if stream.role == Role::Legacy {
         let implied = members.values().any(|member| waits_for(&stream.context, member));
@@ -219,7 +275,9 @@ fn invalidate(members: &Members, select: impl Fn(&Member) -> bool) -> bool {
 /// Whether what a stream is given now is to be recorded. Fails where it may be neither done nor recorded.
 #[inline]
 pub(crate) fn enter(stream: &Stream) -> Result<bool> {
-    let Some(members) = Global::get()?.captures.members() else { return Ok(false) };
+    let global = Global::get()?;
+    look(global, stream);
+    let Some(members) = global.captures.members() else { return Ok(false) };
     if stream.role == Role::Legacy {
         return legacy(&members, &stream.context).map(|()| false);
     }
@@ -248,7 +306,9 @@ pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
 
 /// Refuses a call that waits for, or asks about, the work of a stream that records.
 pub(crate) fn check_settled(stream: &Stream) -> Result {
-    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
+    let global = Global::get()?;
+    look(global, stream);
+    let Some(members) = global.captures.members() else { return Ok(()) };
     if stream.role == Role::Legacy {
         legacy(&members, &stream.context)?;
     } else if invalidate(&members, |member| member.stream.key() == stream.key()) {
