@@ -8,7 +8,7 @@ use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
-use crate::submission::{Gate, is_submitting};
+use crate::submission::{Gate, Submission, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
@@ -62,6 +62,12 @@ enum Ownership {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
+
+/// While it lives, calls of the driver with a stream may be made on this thread ([`Stream::ready`]).
+pub(crate) struct Ready<'stream> {
+    _current: Bound<'stream>,
+    _submission: Submission<'stream>,
+}
 
 /// How a stream is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -235,10 +241,20 @@ impl Stream {
     /// Work failed.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let _submission = self.inner.gate.submit();
+        let (cuda, _ready) = self.ready()?;
         // SAFETY: the stream lives.
         done(unsafe { call!(cuda.cuStreamQuery(self.inner.raw)) })
+    }
+
+    /// What a call of the driver with this stream needs: the stream's context is current, and captures of the stream neither
+    /// begin nor end, while the second value lives.
+    ///
+    /// # Errors
+    ///
+    /// The context has ended.
+    pub(crate) fn ready(&self) -> Result<(&cuda_sys::Driver, Ready<'_>)> {
+        let ready = Ready { _current: self.context().bind()?, _submission: self.inner.gate.submit() };
+        Ok((self.context().driver().raw(), ready))
     }
 
     /// Lets work given to the stream from now on wait for an event.
@@ -256,6 +272,7 @@ impl Stream {
         if captures_under_way() && !is_submitting() {
             self.apart_from_submissions(&"Stream::wait", wait)
         } else {
+            let _submission = self.inner.gate.submit();
             wait()
         }
     }

@@ -41,7 +41,8 @@ impl Gate {
     /// Keeps submissions out while a capture begins or ends. None while one is under way.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
         let closed = self.0.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
-        closed.is_ok().then_some(Beginning(self))
+        // Not then_some: the drop of a value that is not wanted would open the gate for whoever has closed it.
+        closed.is_ok().then(|| Beginning(self))
     }
 }
 
@@ -92,6 +93,7 @@ mod tests {
         assert!(!is_submitting());
         let beginning = gate.try_close();
         assert!(beginning.is_some() && gate.try_close().is_none());
+        assert!(gate.try_close().is_none(), "a refusal opened the gate");
         drop(beginning);
         assert!(gate.try_close().is_some());
     }
@@ -101,17 +103,17 @@ mod tests {
         let rounds = if cfg!(miri) { 50 } else { 20_000 };
         let (gate, captures, submissions) = (Gate::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..rounds {
-                    if let Some(_beginning) = gate.try_close() {
-                        assert_eq!(submissions.load(Ordering::SeqCst), 0);
-                        captures.fetch_add(1, Ordering::SeqCst);
-                        thread::yield_now();
-                        captures.fetch_sub(1, Ordering::SeqCst);
-                    }
-                }
-            });
             for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        if let Some(_beginning) = gate.try_close() {
+                            assert_eq!(submissions.load(Ordering::SeqCst), 0);
+                            assert_eq!(captures.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+                            thread::yield_now();
+                            captures.fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
                 scope.spawn(|| {
                     for _ in 0..rounds {
                         let _submission = gate.submit();

@@ -195,8 +195,8 @@ pub(crate) unsafe fn copy_all(
     options: BatchOptions,
     stream: &Stream,
 ) -> Result<()> {
-    let (context, raw) = (stream.context(), stream.raw());
-    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    let raw = stream.raw();
+    let (cuda, _ready) = stream.ready()?;
     let functions = cuda.functions();
     // The driver takes no batches on its default streams.
     let batches = raw != CU_STREAM_LEGACY && !raw.is_null();

@@ -28,7 +28,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             return Ok(());
         }
         let home = self.stream();
-        let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+        let (cuda, _ready) = home.ready()?;
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
@@ -96,7 +96,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             return Ok(());
         }
         let home = self.stream();
-        let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+        let (cuda, _ready) = home.ready()?;
         let _lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: this function's contract; it returns when the copy is complete.
@@ -128,7 +128,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (to, from) = (self.address(to.start), source.address(from.start));
         check_apart(CALL, to, from, size)?;
         self.ordered_after(source, |home| {
-            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            let (cuda, _ready) = home.ready()?;
             match (self.device_ordinal(), source.device_ordinal()) {
                 (Some(here), Some(there)) if here != there => {
                     let (to_context, from_context) = (self.context().raw(), source.context().raw());
@@ -157,7 +157,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (to, from) = (self.address(to.start), self.address(from.start));
         check_apart(CALL, to, from, size)?;
         self.in_order(|home| {
-            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            let (cuda, _ready) = home.ready()?;
             // SAFETY: both ranges lie within the memory, which is freed after the copy in stream order.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         })

@@ -118,7 +118,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             return Ok(());
         }
         self.in_order(|home| {
-            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            let (cuda, _ready) = home.ready()?;
             set(cuda, self.address(start), home.raw())
         })
     }

@@ -201,7 +201,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
                 let mut nonempty = buffers.iter().zip(places).filter(|(buffer, _)| !buffer.is_empty());
                 return nonempty.try_for_each(|(buffer, place)| buffer.prefetch_on(place, stream));
             }
-            let _current = stream.context().bind()?;
+            let (_, _ready) = stream.ready()?;
             let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
             let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
             // SAFETY: the ranges are managed memory, freed after this in stream order; each array has `count` elements.
@@ -240,7 +240,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         let mut batch = Batch::new(buffers.iter().map(|buffer| &**buffer));
         batch.locate(CALL, buffers.iter().map(|buffer| &**buffer), locations)?;
         batched(buffers.iter().map(|buffer| &**buffer), stream, || {
-            let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+            let (cuda, _ready) = stream.ready()?;
             let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
             let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
             let raw = stream.raw();
@@ -269,7 +269,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
 
     /// Moves the memory, which is not empty, in order of a stream.
     fn prefetch_on(&self, location: &Location, stream: &Stream) -> Result<()> {
-        let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+        let (cuda, _ready) = stream.ready()?;
         let (start, size) = (self.device_pointer(), self.size());
         if cuda.functions().cuMemPrefetchAsync_v2.is_none() {
             let device = location.to_device_number()?;

@@ -165,7 +165,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             ..Default::default()
         };
         self.in_order(|home| {
-            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            let (cuda, _ready) = home.ready()?;
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpy2DAsync_v2(&copy, home.raw())) }
         })

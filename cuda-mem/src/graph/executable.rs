@@ -58,7 +58,7 @@ impl ExecutableGraph {
     /// that must be done only once is not in the graph.
     #[doc(alias = "cuGraphLaunch")]
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let (cuda, _ready) = stream.ready()?;
         // SAFETY: both live; the caller vouches for what the work uses.
         unsafe { call!(cuda.cuGraphLaunch(self.raw, stream.raw())) }
     }

@@ -153,7 +153,7 @@ unsafe impl MemoryResource for Inner {
                 rule: "the memory of graphs is allocated within a capture; elsewhere use a pool",
             });
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let (cuda, _ready) = stream.ready()?;
         let mut pointer = 0;
         // SAFETY: `pointer` is writable and the stream lives.
         unsafe { call!(cuda.cuMemAllocAsync(&mut pointer, size, stream.raw())) }
@@ -162,7 +162,7 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        let (cuda, _ready) = stream.ready()?;
         // SAFETY: the caller's contract. In a capture this is recorded, and the graph frees.
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }

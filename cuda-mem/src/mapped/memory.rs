@@ -227,8 +227,7 @@ impl MappedMemory {
         self.resource().context().driver().check_same(CALL, "stream", stream.context().driver())?;
         self.allocation.flush_written(range.clone())?;
         {
-            let context = stream.context();
-            let (cuda, _current) = (context.driver().raw(), context.bind()?);
+            let (cuda, _ready) = stream.ready()?;
             let start = self.allocation.device(range.start);
             // SAFETY: the range lies within the memory, which stays until the work is done: `pending` waits for it.
             unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) }?;

@@ -32,7 +32,7 @@ impl Bytes<'_> {
             return Ok(());
         }
         if !self.by_cpu {
-            let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+            let (cuda, _ready) = stream.ready()?;
             let start = self.block.device_pointer + range.start as CUdeviceptr;
             // SAFETY: the range lies within the block, which is freed after this in stream order.
             return unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) };

@@ -170,8 +170,7 @@ impl ImportedArray {
     pub unsafe fn wait(&self, stream: &Stream) -> Result<()> {
         match self.event() {
             Some(event) => {
-                let context: &Context = stream.context();
-                let (cuda, _current) = (context.driver().raw(), context.bind()?);
+                let (cuda, _ready) = stream.ready()?;
                 // SAFETY: an event by this function's contract; the stream lives.
                 unsafe { call!(cuda.cuStreamWaitEvent(stream.raw(), event, 0)) }
             }

@@ -27,7 +27,7 @@ const FEW: u64 = 16;
 /// overlaps another or the source.
 pub unsafe fn copy_by_kernel(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     let kernels = stream.context().strided_kernels()?;
-    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    let (cuda, _ready) = stream.ready()?;
     launches(pattern, to, from).into_iter().try_for_each(|mut launch| {
         let by_word = if launch.tiled { &kernels.tiled } else { &kernels.plain };
         let kernel = by_word[launch.parameters.word.trailing_zeros() as usize];

@@ -119,20 +119,23 @@ impl<'a> Run<'a> {
         let (to, from, pattern) = (self.address(step.to), self.address(step.from), &step.pattern);
         let stream = if step.to == Place::SourceTemporary { self.source_stream } else { self.stream };
         let (to_start, from_start) = (to.wrapping_add_signed(pattern.to), from.wrapping_add_signed(pattern.from));
-        let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
         let width = pattern.width as usize;
         // SAFETY: this function's contract: all runs lie within their memory, which is freed after the work in stream
         // order, or waited for.
         unsafe {
             match step.how {
                 How::Processor => self.process(step),
-                How::Run => call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw())),
+                How::Run => {
+                    let (cuda, _ready) = stream.ready()?;
+                    call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw()))
+                }
                 How::Peer => {
                     stream.follow_for_work(self.source_stream)?;
                     let (to_context, from_context) = (stream.context().raw(), self.source_stream.context().raw());
-                    let raw = stream.raw();
-                    let begun =
-                        call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw));
+                    let begun = stream.ready().and_then(|(cuda, _ready)| {
+                        let raw = stream.raw();
+                        call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw))
+                    });
                     // Its free has to find the copy done.
                     let ordered = self.source.as_ref().map_or(Ok(()), |source| source.stream().follow_work(stream));
                     ordered.and(begun)
@@ -226,7 +229,7 @@ unsafe fn copy_rows(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, strea
         Height: pattern.runs() as usize,
         ..Default::default()
     };
-    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    let (cuda, _ready) = stream.ready()?;
     // SAFETY: this function's contract.
     unsafe { call!(cuda.cuMemcpy2DAsync_v2(&copy, stream.raw())) }
 }
@@ -250,7 +253,7 @@ unsafe fn copy_planes(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, str
         Depth: outer.extent as usize,
         ..Default::default()
     };
-    let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+    let (cuda, _ready) = stream.ready()?;
     // SAFETY: this function's contract.
     unsafe { call!(cuda.cuMemcpy3DAsync_v2(&copy, stream.raw())) }
 }
