@@ -84,7 +84,7 @@ impl Event {
         self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
         // The stream's context, not the event's: it says which default stream is meant.
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
-        let _submission = stream.gate().submit();
+        let _submission = stream.submit("Event::record")?;
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
     }

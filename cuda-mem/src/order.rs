@@ -107,21 +107,30 @@ impl Stream {
     ///
     /// As [`check_not_capturing`](Self::check_not_capturing).
     pub(crate) fn submission(&self, call: &'static str) -> Result<Submission<'_>> {
-        let submission = self.gate().submit();
+        let submission = self.submit(call)?;
         self.check_not_capturing(call)?;
         Ok(submission)
     }
 
-    /// Makes a call that begins or ends a capture of the stream, when no submission of another thread is under way.
+    /// Keeps captures of the stream from beginning while the result lives. Work may be recorded in a capture of this thread's.
     ///
     /// # Errors
     ///
-    /// The call's own, or this thread is in the middle of a submission.
-    pub(crate) fn apart_from_submissions<R>(
+    /// Another thread captures the stream.
+    pub(crate) fn submit(&self, call: &'static str) -> Result<Submission<'_>> {
+        self.gate().submit().ok_or_else(|| capturing(call))
+    }
+
+    /// Makes a call by which the stream may come to take part in a capture, when no submission of another thread is under way.
+    ///
+    /// # Errors
+    ///
+    /// The call's own; this thread is in the middle of a submission; another thread captures the stream.
+    pub(crate) fn apart_from_submissions(
         &self,
         call: &'static &'static str,
-        begin: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
+        begin: impl FnOnce(&Beginning<'_>) -> Result<()>,
+    ) -> Result<()> {
         if is_submitting() {
             return Err(Error::InvalidArgument {
                 call,
@@ -130,8 +139,11 @@ impl Stream {
                 rule: "a memory resource, an iterator or a hook must not begin captures",
             });
         }
-        let _beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
-        begin()
+        let beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
+        if beginning.is_refused() {
+            return Err(capturing(call));
+        }
+        begin(&beginning)
     }
 
     /// A submission takes long where the driver waits in it, as for a copy to pageable memory.

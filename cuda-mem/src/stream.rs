@@ -253,7 +253,7 @@ impl Stream {
     ///
     /// The context has ended.
     pub(crate) fn ready(&self) -> Result<(&cuda_sys::Driver, Ready<'_>)> {
-        let ready = Ready { _current: self.context().bind()?, _submission: self.inner.gate.submit() };
+        let ready = Ready { _current: self.context().bind()?, _submission: self.submit("a call with a stream")? };
         Ok((self.context().driver().raw(), ready))
     }
 
@@ -270,9 +270,12 @@ impl Stream {
         let wait = || unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) };
         // A stream that waits for an event of a capture takes part in it from then on. In a submission, events mark work.
         if captures_under_way() && !is_submitting() {
-            self.apart_from_submissions(&"Stream::wait", wait)
+            self.apart_from_submissions(&"Stream::wait", |beginning| {
+                wait()?;
+                self.note_capture(beginning)
+            })
         } else {
-            let _submission = self.inner.gate.submit();
+            let _submission = self.submit("Stream::wait")?;
             wait()
         }
     }

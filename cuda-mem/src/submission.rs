@@ -2,17 +2,19 @@
 //!
 //! Another thread may begin to capture a stream at any moment. So a question whether the stream captures says nothing about
 //! the call after it. A [`Submission`] keeps captures of its stream from beginning, from the question to the end of the
-//! call, so that the work is done and not recorded. Captures do not end meanwhile either: the driver (580.159) crashes where
-//! one thread ends a capture and another gives the stream work, or asks whether it captures.
+//! call, so that the work is done and not recorded.
+//!
+//! While a thread captures a stream, the stream is that thread's: calls of other threads are refused before they reach the
+//! driver, which (580.159) crashes where one thread ends a capture and another uses the stream.
 //!
 //! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
-/// Set while a capture begins or ends; the other bits count submissions.
+/// Set while a capture begins; the other bits count submissions.
 const BEGINNING: u32 = 1 << 31;
 
 thread_local! {
@@ -20,27 +22,49 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the submissions to one stream, and keeps them apart from the beginnings and ends of its captures.
+/// Counts the submissions to one stream, keeps them apart from the beginnings of its captures, and knows who captures it.
 #[derive(Debug, Default)]
-pub(crate) struct Gate(AtomicU32);
+pub(crate) struct Gate {
+    submissions: AtomicU32,
+    /// The thread whose capture the stream takes part in, or 0. It changes from 0 only while the gate is closed.
+    captured_by: AtomicUsize,
+}
+
+/// A number that no other living thread has, and that is not 0.
+fn this_thread() -> usize {
+    OWN.with(|own| core::ptr::from_ref(own).addr())
+}
 
 impl Gate {
-    /// Enters for one submission. Submissions do not wait for each other, so that one may take place within another.
-    pub fn submit(&self) -> Submission<'_> {
-        while self.0.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
-            self.0.fetch_sub(1, Ordering::Relaxed);
-            while self.0.load(Ordering::Relaxed) & BEGINNING != 0 {
+    /// Enters for one submission. Submissions do not wait for each other, so that one may take place within another. None
+    /// while another thread captures the stream.
+    pub fn submit(&self) -> Option<Submission<'_>> {
+        while self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
+            self.submissions.fetch_sub(1, Ordering::Relaxed);
+            while self.submissions.load(Ordering::Relaxed) & BEGINNING != 0 {
                 // The other thread is in one short call of the driver.
                 thread::yield_now();
             }
         }
         OWN.set(OWN.get() + 1);
-        Submission { gate: self, on_this_thread: PhantomData }
+        let submission = Submission { gate: self, on_this_thread: PhantomData };
+        if self.is_captured_elsewhere() { None } else { Some(submission) }
     }
 
-    /// Keeps submissions out while a capture begins or ends. None while one is under way.
+    /// Whether another thread captures the stream.
+    fn is_captured_elsewhere(&self) -> bool {
+        let thread = self.captured_by.load(Ordering::Acquire);
+        thread != 0 && thread != this_thread()
+    }
+
+    /// The capture that the stream takes part in has ended. Called by the thread that captured.
+    pub fn end_capture(&self) {
+        self.captured_by.store(0, Ordering::Release);
+    }
+
+    /// Keeps submissions out while a capture begins. None while a submission is under way.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
-        let closed = self.0.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
+        let closed = self.submissions.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of a value that is not wanted would open the gate for whoever has closed it.
         closed.is_ok().then(|| Beginning(self))
     }
@@ -51,7 +75,7 @@ pub(crate) fn is_submitting() -> bool {
     OWN.get() != 0
 }
 
-/// While it lives, no capture of the stream begins or ends.
+/// While it lives, no capture of the stream begins.
 #[must_use = "captures are kept from beginning only while this lives"]
 pub(crate) struct Submission<'gate> {
     gate: &'gate Gate,
@@ -62,7 +86,7 @@ pub(crate) struct Submission<'gate> {
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
         OWN.set(OWN.get() - 1);
-        self.gate.0.fetch_sub(1, Ordering::Release);
+        self.gate.submissions.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -70,9 +94,26 @@ impl Drop for Submission<'_> {
 #[must_use = "submissions are kept out only while this lives"]
 pub(crate) struct Beginning<'gate>(&'gate Gate);
 
+impl Beginning<'_> {
+    /// Whether another thread captures the stream already.
+    pub fn is_refused(&self) -> bool {
+        self.0.is_captured_elsewhere()
+    }
+
+    /// Whether the stream takes part in a capture of this crate's.
+    pub fn is_captured(&self) -> bool {
+        self.0.captured_by.load(Ordering::Relaxed) != 0
+    }
+
+    /// The stream takes part in a capture of this thread's from now on.
+    pub fn captured(&self) {
+        self.0.captured_by.store(this_thread(), Ordering::Release);
+    }
+}
+
 impl Drop for Beginning<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_and(!BEGINNING, Ordering::Release);
+        self.0.submissions.fetch_and(!BEGINNING, Ordering::Release);
     }
 }
 
@@ -86,6 +127,7 @@ mod tests {
         let gate = Gate::default();
         let outer = gate.submit();
         let inner = gate.submit();
+        assert!(outer.is_some() && inner.is_some());
         assert!(is_submitting() && gate.try_close().is_none());
         drop(outer);
         assert!(gate.try_close().is_none());
@@ -96,6 +138,23 @@ mod tests {
         assert!(gate.try_close().is_none(), "a refusal opened the gate");
         drop(beginning);
         assert!(gate.try_close().is_some());
+    }
+
+    #[test]
+    fn a_stream_is_its_capturing_threads() {
+        let gate = Gate::default();
+        gate.try_close().expect("nobody submits").captured();
+        assert!(gate.submit().is_some() && gate.try_close().is_some_and(|beginning| !beginning.is_refused()));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(gate.submit().is_none() && !is_submitting());
+                assert!(gate.try_close().is_some_and(|beginning| beginning.is_refused()));
+            });
+        });
+        gate.end_capture();
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(gate.submit().is_some()));
+        });
     }
 
     #[test]
@@ -116,7 +175,7 @@ mod tests {
                 });
                 scope.spawn(|| {
                     for _ in 0..rounds {
-                        let _submission = gate.submit();
+                        let _submission = gate.submit().expect("nobody captures");
                         submissions.fetch_add(1, Ordering::SeqCst);
                         assert_eq!(captures.load(Ordering::SeqCst), 0);
                         submissions.fetch_sub(1, Ordering::SeqCst);

@@ -74,7 +74,16 @@ fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'stat
 }
 
 /// Tries something again and again, while another thread begins and ends captures of the stream.
-fn beside_captures(stream: &Stream, mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+fn beside_captures(stream: &Stream, attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    beside_captures_of(stream, |_| Ok(()), attempt)
+}
+
+/// As [`beside_captures`], of captures that record something.
+fn beside_captures_of(
+    stream: &Stream,
+    record: impl Fn(&Stream) -> Result<(), Error> + Sync,
+    mut attempt: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -86,7 +95,7 @@ fn beside_captures(stream: &Stream, mut attempt: impl FnMut() -> Result<(), Stri
         let stop = Stop(&over);
         threads.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let _ = stream.capture(CaptureMode::Relaxed, |_| Ok(()));
+                let _ = stream.capture(CaptureMode::Relaxed, &record);
                 for _ in 0..200 {
                     std::hint::spin_loop();
                 }
@@ -221,6 +230,7 @@ fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
         tried(event.record(stream));
         tried(stream.wait(&event));
         tried(stream.join(other));
+        tried(other.join(stream));
         tried(stream.is_done().map(drop));
         tried(stream.synchronize());
         tried(stream.synchronize_for(Duration::ZERO));
@@ -258,7 +268,11 @@ fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
             Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?.share(),
         ];
         let mut rounds = 0;
-        beside_captures(&stream, || {
+        let join_both = |stream: &Stream| {
+            other.join(stream)?;
+            stream.join(&other)
+        };
+        beside_captures_of(&stream, join_both, || {
             rounds += usize::from(round(setup, &stream, &other, &memory, &flag).is_ok());
             Ok(())
         })?;

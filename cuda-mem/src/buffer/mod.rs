@@ -137,7 +137,7 @@ impl<T, K: Kind> Buffer<T, K> {
         T: Zeroable,
     {
         let mut buffer = Self::uninit(resource, length, stream)?;
-        let _submission = stream.gate().submit();
+        let _submission = stream.submit("Buffer::zeroed")?;
         buffer.fill_bytes(0..buffer.len(), 0)?;
         // SAFETY: zeros are a value of `T`.
         Ok(unsafe { buffer.assume_init() })
@@ -154,7 +154,7 @@ impl<T, K: Kind> Buffer<T, K> {
         T: NoUninit,
     {
         let mut buffer = Self::uninit(resource, length, stream)?;
-        let _submission = stream.gate().submit();
+        let _submission = stream.submit("Buffer::filled")?;
         buffer.fill_pattern("Buffer::filled", 0..length, bytemuck::bytes_of(&value))?;
         // SAFETY: every element was given a value.
         Ok(unsafe { buffer.assume_init() })

@@ -6,7 +6,9 @@ use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
 use crate::order::is_for_a_capture;
+use crate::submission::Beginning;
 use crate::{Context, Result, Stream};
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ptr;
 use cuda_sys::{CUgraph, CUstreamCaptureMode, CUstreamCaptureStatus};
@@ -42,8 +44,12 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        // The driver crashes where it is asked while another thread ends the capture.
-        let _submission = self.gate().submit();
+        // Else another thread captures it.
+        let Some(_submission) = self.gate().submit() else { return Ok(true) };
+        self.ask_whether_capturing(cuda)
+    }
+
+    fn ask_whether_capturing(&self, cuda: &cuda_sys::Driver) -> Result<bool> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: `status` is writable and the stream lives.
         unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;
@@ -52,7 +58,8 @@ impl Stream {
 
     /// Records what `record` gives the stream, in place of doing it.
     ///
-    /// Another stream takes part once it waits for an event that was recorded here ([`join`](Self::join)), and must be
+    /// Until the end, the stream is this thread's: calls of other threads with it are refused. Another stream takes part
+    /// once it waits for an event that was recorded here ([`join`](Self::join)); it is this thread's then too, and must be
     /// joined again before the end. The capture ends on every path, also when `record` fails or panics; the graph is
     /// given only if it succeeds.
     ///
@@ -72,8 +79,13 @@ impl Stream {
         let under_way = UnderWay::begin();
         // SAFETY: the stream lives; `Capture` ends what begins here.
         let begin = || unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) };
-        self.apart_from_submissions(&"Stream::capture", begin)?;
+        self.apart_from_submissions(&"Stream::capture", |beginning| {
+            begin()?;
+            beginning.captured();
+            Ok(())
+        })?;
         let capture = Capture { stream: self, open: true, _under_way: under_way };
+        OWN_CAPTURES.set(OWN_CAPTURES.get() + 1);
         record(self)?;
         capture.end()
     }
@@ -96,11 +108,43 @@ impl Capture<'_> {
         let context = self.stream.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
-        // SAFETY: `raw` is writable and the stream lives.
-        let end = || unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
-        self.stream.apart_from_submissions(&"Stream::capture", end)?;
-        Ok(Graph { context: context.clone(), raw })
+        // SAFETY: `raw` is writable and the stream lives. Other threads are kept from it.
+        let ended = unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
+        OWN_CAPTURES.set(OWN_CAPTURES.get() - 1);
+        self.stream.gate().end_capture();
+        end_joined();
+        ended.map(|()| Graph { context: context.clone(), raw })
     }
+}
+
+thread_local! {
+    /// How many captures of this thread go on.
+    static OWN_CAPTURES: Cell<usize> = const { Cell::new(0) };
+    /// The streams that take part in them, apart from those that they began with.
+    static JOINED: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stream {
+    /// The stream has waited for an event. Notes it if the stream takes part in a capture of this thread's since.
+    pub(crate) fn note_capture(&self, beginning: &Beginning<'_>) -> Result<()> {
+        if OWN_CAPTURES.get() == 0 || beginning.is_captured() {
+            return Ok(());
+        }
+        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
+        if self.ask_whether_capturing(cuda)? {
+            beginning.captured();
+            JOINED.with_borrow_mut(|joined| joined.push(self.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// A capture of this thread has ended: other threads may use the streams that took part in it.
+fn end_joined() {
+    let goes_on = |stream: &Stream| stream.is_capturing().unwrap_or(false);
+    let (open, ended): (Vec<_>, Vec<_>) = JOINED.take().into_iter().partition(goes_on);
+    ended.iter().for_each(|stream| stream.gate().end_capture());
+    JOINED.with_borrow_mut(|joined| joined.extend(open));
 }
 
 impl Drop for Capture<'_> {

@@ -104,9 +104,12 @@ pub fn run(bytes: &[u8]) -> Tally {
     while let Some(choice) = calls.bytes.first() {
         if trace {
             let done = bytes.len() - calls.bytes.len();
-            eprintln!("byte {done}: step {}, {:x?}", choice % 18, &calls.bytes[..calls.bytes.len().min(24)]);
+            eprintln!("byte {done}: step {}, {:x?}", choice % 20, &calls.bytes[..calls.bytes.len().min(24)]);
         }
         calls.step();
+        if trace {
+            calls.settle();
+        }
     }
     if trace {
         eprintln!("destroying {} handles", calls.handles.len());
@@ -278,6 +281,14 @@ impl Calls<'_> {
         assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS, "{}", last_message());
         // SAFETY: it was written before.
         self.handles.push(id(unsafe { place.assume_init() }));
+    }
+
+    /// Lets the work of the last steps fail now, so that the trace ends at the step that gave it.
+    fn settle(&self) {
+        for id in self.handles.iter().rev().copied().filter(|id| kind(*id) == 3).take(4) {
+            let status = cudamem_stream_synchronize_for(cudamem_stream { id }, 2e-3);
+            assert!(status == CUDAMEM_SUCCESS || cudamem_last_driver_code() != 700, "{}", last_message());
+        }
     }
 
     fn step(&mut self) {

@@ -311,7 +311,7 @@ unsafe impl MemoryResource for Inner {
             return slab.deallocate(block, stream);
         }
         // A graph cannot free the memory, and the driver's refusal would not say that this is why.
-        let _submission = stream.gate().submit();
+        let _submission = stream.submit("DriverPool::deallocate")?;
         if captures_under_way() {
             stream.check_not_capturing("DriverPool::deallocate")?;
         }
