@@ -5,11 +5,16 @@ use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
 use cuda_sys::{CUresult, CUstreamCaptureMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-/// How many captures of this process go on.
+/// How many captures of this process go on, and, in units of [`ONE_WAIT`], how many waits that would end them.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+const ONE_WAIT: usize = 1 << (usize::BITS / 2);
+/// Between two looks whether such waits are over.
+const PAUSE: Duration = Duration::from_micros(20);
 /// Whether there ever was one.
 static EVER: AtomicBool = AtomicBool::new(false);
 
@@ -17,7 +22,24 @@ static EVER: AtomicBool = AtomicBool::new(false);
 /// none does.
 #[inline]
 pub(crate) fn captures_under_way() -> bool {
-    CAPTURES.load(Ordering::Relaxed) != 0
+    CAPTURES.load(Ordering::Relaxed) % ONE_WAIT != 0
+}
+
+/// A wait for all work of a context, which ends all captures of its streams: none begins while this lives.
+pub(crate) struct WaitWithoutCaptures(());
+
+impl WaitWithoutCaptures {
+    /// None while a capture goes on.
+    pub fn begin() -> Option<Self> {
+        let one_more = |count: usize| count.is_multiple_of(ONE_WAIT).then_some(count + ONE_WAIT);
+        CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok().then(|| Self(()))
+    }
+}
+
+impl Drop for WaitWithoutCaptures {
+    fn drop(&mut self) {
+        CAPTURES.fetch_sub(ONE_WAIT, Ordering::Release);
+    }
 }
 
 /// Whether a capture ever began here, so that another may begin at any moment.
@@ -30,16 +52,20 @@ pub(crate) fn captures_ever_began() -> bool {
 pub(crate) struct UnderWay;
 
 impl UnderWay {
+    /// Waits while another thread waits for all work of a context.
     pub fn begin() -> Self {
         EVER.store(true, Ordering::Relaxed);
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        let one_more = |count: usize| (count < ONE_WAIT).then_some(count + 1);
+        while CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_err() {
+            thread::sleep(PAUSE);
+        }
         Self
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if CAPTURES.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if CAPTURES.fetch_sub(1, Ordering::Release) == 1 {
             // Outside of the lock: these drops free memory and may call hooks.
             let ready = core::mem::take(&mut *postponed());
             drop(ready);

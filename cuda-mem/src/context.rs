@@ -1,6 +1,6 @@
 //! Contexts, and which of them is current.
 
-use crate::beside_captures::relaxed;
+use crate::beside_captures::{WaitWithoutCaptures, relaxed};
 use crate::cpu_released::{DeviceWait, Pending};
 use crate::deferred::{self, ContextState};
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
@@ -415,7 +415,10 @@ impl Inner {
             return false;
         }
         match self.liveness() {
-            Liveness::Alive => self.try_quiet().is_some_and(|wait| self.free_now(&self.state, wait)),
+            Liveness::Alive => WaitWithoutCaptures::begin().is_some_and(|_alone| {
+                let quiet = self.try_quiet();
+                quiet.is_some_and(|quiet| self.free_now(&self.state, quiet))
+            }),
             Liveness::Gone => {
                 self.state.forget_deferred();
                 false

@@ -10,6 +10,7 @@ use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
 use crate::error::call;
 use crate::kernels::{Kernel, SignalKernels, StridedKernels};
+use crate::order::is_for_a_capture;
 use crate::{Context, Driver, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -147,7 +148,7 @@ impl Context {
         let worked = home.map_or(Ok(()), Stream::drain);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop((relaxed, wait));
-        if freed.as_ref().is_err_and(is_capture) {
+        if freed.as_ref().is_err_and(is_for_a_capture) {
             // One that is not known here.
             self.put_off(doing, free);
             return Ok(());
@@ -190,7 +191,7 @@ impl ContextState {
         let (frees, mut done) = (self.take(), Vec::new());
         // SAFETY: the context is current. It is alone: in a quiet moment.
         if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }
-            && is_capture(&error)
+            && is_for_a_capture(&error)
         {
             self.put(frees);
             return done;
@@ -198,7 +199,7 @@ impl ContextState {
         // A context that is broken works no more, and each free tells its error.
         for mut deferred in frees {
             match (deferred.free)(cuda) {
-                Err(error) if is_capture(&error) => {
+                Err(error) if is_for_a_capture(&error) => {
                     self.put([deferred]);
                     continue;
                 }
@@ -214,14 +215,6 @@ impl ContextState {
     pub fn forget_deferred(&self) {
         drop(self.take());
     }
-}
-
-/// Whether a capture, of whatever thread, forbids a call.
-fn is_capture(error: &crate::Error) -> bool {
-    matches!(
-        error.driver_code(),
-        Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-    )
 }
 
 impl fmt::Debug for ContextState {

@@ -307,7 +307,7 @@ pub(crate) fn is_for_a_capture(error: &Error) -> bool {
 }
 
 #[cold]
-fn capturing(call: &'static str) -> Error {
+pub(crate) fn capturing(call: &'static str) -> Error {
     Error::InvalidArgument {
         call,
         argument: "stream",

@@ -8,6 +8,7 @@ use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
+use crate::order::capturing;
 use crate::submission::{Gate, Submission, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
@@ -185,7 +186,10 @@ impl Stream {
             // capture, and the wait may not keep captures from ending: so they are two calls.
             let event = Event::new(self.context())?;
             {
-                let _submission = self.submission(CALL)?;
+                let _submission = self.submit(CALL)?;
+                if self.gate().is_captured() {
+                    return Err(capturing(CALL));
+                }
                 event.record(self)?;
             }
             return event.wait_for(&CALL, Target::stream(self));

@@ -57,6 +57,11 @@ impl Gate {
         thread != 0 && thread != this_thread()
     }
 
+    /// Whether the stream takes part in a capture of this crate's.
+    pub fn is_captured(&self) -> bool {
+        self.captured_by.load(Ordering::Relaxed) != 0
+    }
+
     /// The capture that the stream takes part in has ended. Called by the thread that captured.
     pub fn end_capture(&self) {
         self.captured_by.store(0, Ordering::Release);
@@ -98,11 +103,6 @@ impl Beginning<'_> {
     /// Whether another thread captures the stream already.
     pub fn is_refused(&self) -> bool {
         self.0.is_captured_elsewhere()
-    }
-
-    /// Whether the stream takes part in a capture of this crate's.
-    pub fn is_captured(&self) -> bool {
-        self.0.captured_by.load(Ordering::Relaxed) != 0
     }
 
     /// The stream takes part in a capture of this thread's from now on.

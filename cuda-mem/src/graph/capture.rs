@@ -7,6 +7,7 @@ use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
 use crate::order::is_for_a_capture;
 use crate::submission::Beginning;
+use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -76,7 +77,7 @@ impl Stream {
     #[doc(alias = "cuStreamEndCapture")]
     pub fn capture(&self, mode: CaptureMode, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let under_way = UnderWay::begin();
+        let under_way = waiting::during(&"Stream::capture", Target::context(self.context()), UnderWay::begin);
         // SAFETY: the stream lives; `Capture` ends what begins here.
         let begin = || unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) };
         self.apart_from_submissions(&"Stream::capture", |beginning| {
@@ -127,7 +128,7 @@ thread_local! {
 impl Stream {
     /// The stream has waited for an event. Notes it if the stream takes part in a capture of this thread's since.
     pub(crate) fn note_capture(&self, beginning: &Beginning<'_>) -> Result<()> {
-        if OWN_CAPTURES.get() == 0 || beginning.is_captured() {
+        if OWN_CAPTURES.get() == 0 || self.gate().is_captured() {
             return Ok(());
         }
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
