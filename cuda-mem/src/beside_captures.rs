@@ -22,7 +22,7 @@ static EVER: AtomicBool = AtomicBool::new(false);
 /// none does.
 #[inline]
 pub(crate) fn captures_under_way() -> bool {
-    CAPTURES.load(Ordering::Relaxed) % ONE_WAIT != 0
+    !CAPTURES.load(Ordering::Relaxed).is_multiple_of(ONE_WAIT)
 }
 
 /// A wait for all work of a context, which ends all captures of its streams: none begins while this lives.

@@ -6,11 +6,11 @@
 //! the context's end.
 
 use crate::beside_captures::relaxed;
+use crate::capture_errors::is_for_a_capture;
 use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
 use crate::error::call;
 use crate::kernels::{Kernel, SignalKernels, StridedKernels};
-use crate::order::is_for_a_capture;
 use crate::{Context, Driver, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

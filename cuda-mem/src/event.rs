@@ -108,15 +108,14 @@ impl Event {
     /// Work failed.
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        self.wait_for(&"Event::synchronize", Target::event(&self.context))
+        waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
     }
 
-    /// As [`synchronize`](Self::synchronize), on behalf of another call.
-    pub(crate) fn wait_for(&self, call: &'static &'static str, target: Target) -> Result<()> {
+    /// As [`synchronize`](Self::synchronize), in a wait that is watched already.
+    pub(crate) fn wait(&self) -> Result<()> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
-        let wait = || unsafe { call!(cuda.cuEventSynchronize(self.raw)) };
-        waiting::during(call, target, wait)
+        unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
     }
 
     /// Waits for the work before the event, for a time at most. The work goes on after that time.

@@ -54,6 +54,7 @@ mod beside_captures;
 mod borrowed;
 pub mod buffer;
 mod callback;
+mod capture_errors;
 mod compare;
 mod context;
 pub mod copy;

@@ -9,6 +9,7 @@
 //! that the driver refuses says nothing about the copy.
 
 use crate::beside_captures::RelaxedCalls;
+use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::context::Liveness;
 use crate::submission::{Beginning, Submission, is_submitting};
 use crate::waiting::{self, Target};
@@ -271,12 +272,6 @@ fn give_up(error: &Error) -> ! {
     std::process::abort();
 }
 
-/// Whether the driver refused a call because some stream captures a graph.
-fn is_of_capture(code: CUresult) -> bool {
-    (CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.0..=CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.0)
-        .contains(&code.0)
-}
-
 /// Whether a code says that a context has failed for good. Such codes are given again by every later call.
 fn breaks_the_context(code: CUresult) -> bool {
     matches!(
@@ -296,38 +291,10 @@ fn breaks_the_context(code: CUresult) -> bool {
     )
 }
 
-const CAPTURING: &str = "capturing a graph";
-
-/// Whether a call was refused, here or by the driver, because a stream captures.
-pub(crate) fn is_for_a_capture(error: &Error) -> bool {
-    match error {
-        Error::InvalidArgument { value, .. } => **value == *CAPTURING,
-        error => error.driver_code().is_some_and(is_of_capture),
-    }
-}
-
-#[cold]
-pub(crate) fn capturing(call: &'static str) -> Error {
-    Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: CAPTURING.into(),
-        rule: "a capture only records what it is given: do this before the capture or after it; memory inside a graph comes \
-               from graph memory",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::DriverError;
-
-    #[test]
-    fn the_error_of_a_capturing_stream_says_what_to_do() {
-        let text = capturing("DriverPool::allocate").to_string();
-        assert!(text.starts_with("DriverPool::allocate: stream is capturing a graph, but "), "{text}");
-        assert!(text.contains("before the capture") && text.contains("graph memory"), "{text}");
-    }
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]

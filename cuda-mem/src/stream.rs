@@ -2,13 +2,13 @@
 
 use crate::beside_captures::{beside_captures, captures_ever_began, captures_under_way};
 use crate::callback::call_back;
+use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
-use crate::order::capturing;
 use crate::submission::{Gate, Submission, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Bound, Context, Error, Event, Result};
@@ -182,21 +182,29 @@ impl Stream {
         const CALL: &str = "Stream::synchronize";
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if captures_ever_began() {
-            // cuStreamSynchronize looks whether the stream captures, and then waits. The look may not meet the end of a
-            // capture, and the wait may not keep captures from ending: so they are two calls.
-            let event = Event::new(self.context())?;
-            {
-                let _submission = self.submit(CALL)?;
-                if self.gate().is_captured() {
-                    return Err(capturing(CALL));
-                }
-                event.record(self)?;
-            }
-            return event.wait_for(&CALL, Target::stream(self));
+            return waiting::during(&CALL, Target::stream(self), || self.drain_beside_captures(&CALL));
         }
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
         waiting::during(&CALL, Target::stream(self), wait)
+    }
+
+    /// cuStreamSynchronize looks whether the stream captures, and then waits. The look must not meet the end of a capture, and
+    /// the wait must not keep captures from beginning: so they are two calls.
+    fn drain_beside_captures(&self, call: &'static &'static str) -> Result<()> {
+        let marked = Event::new(self.context()).and_then(|event| {
+            let _submission = self.submit(call)?;
+            if self.gate().is_captured() {
+                return Err(capturing(call));
+            }
+            event.record(self).map(|()| event)
+        });
+        match marked {
+            Ok(event) => event.wait(),
+            Err(error) if is_for_a_capture(&error) => Err(error),
+            // An end of memory must not fail for want of an event.
+            Err(_) => waiting::poll(call, Target::stream(self), Duration::MAX, || self.is_done()),
+        }
     }
 
     /// Waits until all work given to the stream so far is done, for a time at most. The work goes on after that time.

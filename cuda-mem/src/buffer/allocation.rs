@@ -2,9 +2,9 @@
 
 use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
+use crate::capture_errors::is_for_a_capture;
 use crate::context::{ForeignOwner, Liveness};
 use crate::later::{drop_later, inside_host_function};
-use crate::order::is_for_a_capture;
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

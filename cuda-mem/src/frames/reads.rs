@@ -1,7 +1,7 @@
 //! The device work that reads a slot.
 
 use crate::beside_captures::RelaxedCalls;
-use crate::order::is_for_a_capture;
+use crate::capture_errors::is_for_a_capture;
 use crate::{Event, Result, Stream};
 
 /// Streams whose work reads the slot, each with an event after the last of it.

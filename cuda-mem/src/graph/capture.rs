@@ -2,10 +2,10 @@
 
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
+use crate::capture_errors::is_for_a_capture;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
-use crate::order::is_for_a_capture;
 use crate::submission::Beginning;
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};

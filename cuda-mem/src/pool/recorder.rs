@@ -1,7 +1,7 @@
 //! The streams' driver behind the order: records events, asks them, and uses them again.
 
 use super::order::{Clock, Mark, Waiting};
-use crate::order::is_for_a_capture;
+use crate::capture_errors::is_for_a_capture;
 use crate::{Error, Event, Stream};
 use cuda_sys::CUresult;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use softgpu::{Fault, When};
 
 /// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
 /// would the ledger.
-const SPARED: [&str; 26] = [
+const SPARED: [&str; 27] = [
     "cuInit",
     "cuCtx",
     "cuMemFree",
@@ -19,6 +19,7 @@ const SPARED: [&str; 26] = [
     "cuIpcCloseMemHandle",
     // Memory that is not freed in stream order stays where its stream cannot be waited for.
     "cuStreamSynchronize",
+    "cuStreamQuery",
     // A pool that cannot learn whether a stream captures leaves what was freed on it to the context.
     "cuStreamIsCapturing",
     "cuStreamGetCaptureInfo",
