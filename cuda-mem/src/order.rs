@@ -200,13 +200,17 @@ impl Event {
 
 /// Repeats a wait until the work that it waits for is known to be complete.
 fn complete(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
+    wait().or_else(|error| {
+        let again = || complete_after(error, context, wait);
+        waiting::during(&"a wait beside another thread's capture", Target::context(context), again)
+    })
+}
+
+/// As [`complete`], after the first wait failed.
+fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
     let mut failed = Attempts::default();
     let mut pause = Duration::from_micros(10);
     loop {
-        let error = match wait() {
-            Ok(()) => return failed.first.map_or(Ok(()), Err),
-            Err(error) => error,
-        };
         if context.liveness() != Liveness::Alive {
             // The end of a context ends its work.
             return Err(error);
@@ -218,6 +222,10 @@ fn complete(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
+        error = match wait() {
+            Ok(()) => return failed.first.map_or(Ok(()), Err),
+            Err(error) => error,
+        };
     }
 }
 

@@ -44,6 +44,8 @@ struct Inner {
     ownership: Ownership,
     abandoned: Abandoned,
     gate: Gate,
+    /// For the next wait beside captures.
+    spare: Mutex<Option<Event>>,
 }
 
 /// Why work of the stream ran without what it was to wait for, until somebody is told.
@@ -147,6 +149,7 @@ impl Stream {
                 ownership,
                 abandoned: Abandoned::default(),
                 gate: Gate::default(),
+                spare: Mutex::default(),
             }),
         }
     }
@@ -192,7 +195,9 @@ impl Stream {
     /// cuStreamSynchronize looks whether the stream captures, and then waits. The look must not meet the end of a capture, and
     /// the wait must not keep captures from beginning: so they are two calls.
     fn drain_beside_captures(&self, call: &'static &'static str) -> Result<()> {
-        let marked = Event::new(self.context()).and_then(|event| {
+        let spare = || self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
+        let marked = event.and_then(|event| {
             let _submission = self.submit(call)?;
             if self.gate().is_captured() {
                 return Err(capturing(call));
@@ -200,7 +205,7 @@ impl Stream {
             event.record(self).map(|()| event)
         });
         match marked {
-            Ok(event) => event.wait(),
+            Ok(event) => event.wait().map(|()| *spare() = Some(event)),
             Err(error) if is_for_a_capture(&error) => Err(error),
             // An end of memory must not fail for want of an event.
             Err(_) => waiting::poll(call, Target::stream(self), Duration::MAX, || self.is_done()),
@@ -452,6 +457,7 @@ impl Drop for Inner {
                 ownership: Ownership::Owned,
                 abandoned: Abandoned::default(),
                 gate: Gate::default(),
+                spare: Mutex::default(),
             });
         }
         // SAFETY: ours, and used by nobody any more; the driver finishes its work.

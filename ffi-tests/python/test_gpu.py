@@ -118,6 +118,8 @@ class Numba:
 
         self.fill, self.count, self.grid = fill, count, LENGTH // 256
         self.wrong = cuda.to_device([0])
+        # Compiled now: Numba imports parts of NumPy first here, and not every pair of their releases works.
+        fill[1, 1](self.wrong, 0, 0)
 
     def on_stream(self):
         import contextlib

@@ -85,8 +85,8 @@ fn writes_that_lie_apart_are_few_calls_of_the_driver() -> Outcome {
         softgpu::count_calls(false);
         let functions = setup.driver.raw().functions();
         let batches = functions.cuMemcpyBatchAsync_v2.is_some() || functions.cuMemcpyBatchAsync.is_some();
-        // Without the call for batches, one for each.
-        assert!(calls < if batches { 30 } else { 950 }, "{calls} calls for 900 writes");
+        // Without the call for batches, one for each. A wait is two calls once a test of this process has captured.
+        assert!(calls < if batches { 40 } else { 960 }, "{calls} calls for 900 writes");
         Ok(())
     })
 }
