@@ -82,16 +82,20 @@ impl Run<'_> {
         let reporter = Reporter::new(&self.board, &self.account);
         // On a busy machine a short run may not come to every kind of work. Then it runs longer.
         let latest = self.end + 9 * self.options.duration;
-        while self.samples.is_empty() || (Instant::now() < self.end && !self.board.has_failed()) {
+        loop {
             self.world()?;
-            if Instant::now() >= self.end && Instant::now() < latest && !self.account.idle().is_empty() {
-                self.end = (Instant::now() + self.options.duration).min(latest);
-            }
             let sample = Sample::settled(self.samples.first())?;
             let Sample { resident, files, threads } = sample;
             let (number, resident) = (self.samples.len(), resident >> 10);
             println!("after world {number}: {resident} KiB resident, {files} files, {threads} threads");
             self.samples.push(sample);
+            let now = Instant::now();
+            if now >= self.end && now < latest && !self.account.idle().is_empty() {
+                self.end = (now + self.options.duration).min(latest);
+            }
+            if now >= self.end || self.board.has_failed() {
+                break;
+            }
         }
         drop((reporter, watchdog));
         match judge(&self.samples, self.options.threads) {
